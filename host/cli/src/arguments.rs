@@ -210,8 +210,8 @@ pub struct Run {
         "charge_by", "ip", "root", "include", "oci",
     ])]
     pub host: bool,
-    /// With --host: by an XDP socket at one end of a virtual Ethernet pair, in place of a TAP device: many frames
-    /// leave with one system call.
+    /// With --host: by an XDP socket at one end of a virtual Ethernet pair, in place of a TAP device: many
+    /// frames leave with one system call.
     #[arg(long, requires = "host", conflicts_with = "netns")]
     pub xdp: bool,
     /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment

@@ -57,8 +57,8 @@ impl Namespace {
         Namespace::with(machine, queues, Cable::Tap)
     }
 
-    /// The same with a virtual Ethernet pair in place of the TAP device, for a process that uses [`PEER`] by XDP:
-    /// [`DEVICE`] is the host's end as ever.
+    /// The same with a virtual Ethernet pair in place of the TAP device, for a process that uses [`PEER`] by
+    /// XDP: [`DEVICE`] is the host's end as ever.
     ///
     /// # Errors
     /// As [`Namespace::create`].

@@ -1,6 +1,8 @@
-//! What Linux can be asked of a network interface of the process's namespace, by `ioctl`s with a `struct ifreq`.
+//! What Linux can be asked of a network interface of the process's namespace, by `ioctl`s with a `struct
+//! ifreq`.
 //!
-//! `docs/safety/libos-linux-host.md` says why the unsafe calls are sound; its conditions are referred to by number.
+//! `docs/safety/libos-linux-host.md` says why the unsafe calls are sound; its conditions are referred to by
+//! number.
 
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{Opcode, Updater, ioctl};
@@ -41,7 +43,7 @@ impl Request {
     /// Makes the request of `file`.
     ///
     /// # Safety
-    /// `OPCODE` takes a pointer to a `struct ifreq`, and reads and writes nothing of this program but that and
+    /// `OPCODE` takes a pointer to a `struct ifreq`, and reads and writes nothing else of this program than
     /// what the caller put a pointer to into it, which is valid for it.
     pub unsafe fn make<const OPCODE: Opcode>(&mut self, file: impl AsFd) -> Result<()> {
         // SAFETY: a `Request` has the layout of a `struct ifreq`, any bytes are a value of it (condition 1),
@@ -99,8 +101,8 @@ pub(crate) fn finish_checksums(name: &str) -> Result<()> {
     let mut value = [SET_TX_CHECKSUM, 0];
     let mut request = Request::about(name);
     request.put(&(value.as_mut_ptr().expose_provenance() as u64).to_ne_bytes());
-    // SAFETY: SIOCETHTOOL takes a `struct ifreq` with a pointer to what its command takes, and this one takes an
-    // `ethtool_value`, which lives until it returns (condition 4).
+    // SAFETY: SIOCETHTOOL takes a `struct ifreq` with a pointer to what its command takes, and this one takes
+    // an `ethtool_value`, which lives until it returns (condition 4).
     unsafe { request.make::<ETHTOOL>(any()?) }
 }
 

@@ -2,8 +2,8 @@
 //! devices, the memory that an XDP socket shares with the kernel, and the symbol `main`.
 //!
 //! With it an application is an ordinary program: [`port`] is its clock, its sleep and its source of chance,
-//! [`tap`] and [`xdp`] its network interface, [`start`] its arguments, environment and way to end. Applications use
-//! `nom-app`, which hands this on under the names that it has in a virtual machine, too.
+//! [`tap`] and [`xdp`] its network interface, [`start`] its arguments, environment and way to end.
+//! Applications use `nom-app`, which hands this on under the names that it has in a virtual machine, too.
 //!
 //! The safety argument is in `docs/safety/libos-linux-host.md`.
 

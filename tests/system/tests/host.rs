@@ -156,7 +156,8 @@ fn memcached_serves_on_several_cores() {
     serves_on_several_cores(&server);
 }
 
-/// Linux chooses an end's queue by the processor that sends, so that a connection's frames come to either core.
+/// Linux chooses an end's queue by the processor that sends, so that a connection's frames come to either
+/// core.
 #[test]
 fn memcached_serves_on_several_cores_by_xdp() {
     let Some(server) = Server::start_by_xdp("memcached", 2) else { return };

@@ -1,8 +1,8 @@
 //! Servers that are processes of this computer: nobody translates them, and each kick is a system call.
 //!
-//! Both are at one end of a pair of virtual Ethernet devices, whose other end the clients have: nom's has an XDP
-//! socket there, as `nom run --host --xdp` has it; Linux's is Debian's, in a network namespace of its own. Each has
-//! what Linux offers it, and one processor.
+//! Both are at one end of a pair of virtual Ethernet devices, whose other end the clients have: nom's has an
+//! XDP socket there, as `nom run --host --xdp` has it; Linux's is Debian's, in a network namespace of its
+//! own. Each has what Linux offers it, and one processor.
 
 use super::guests::{self, Setup};
 use super::peer::Running;
@@ -81,8 +81,8 @@ impl Native<'_> {
     }
 }
 
-/// Lays a wire from the clients' namespace, a pair of virtual Ethernet devices in place of TAP devices: to a server's
-/// namespace, or to [`PEER`] in the same one, which Linux is to leave alone.
+/// Lays a wire from the clients' namespace, a pair of virtual Ethernet devices in place of TAP devices: to a
+/// server's namespace, or to [`PEER`] in the same one, which Linux is to leave alone.
 fn connect(clients: &Namespace, server: Option<&Namespace>) -> Result<()> {
     let remove = [format!("link delete {DEVICE}")];
     let up =

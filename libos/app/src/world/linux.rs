@@ -46,7 +46,8 @@ pub mod net {
     pub use nom_linux_host::pool::PoolBuffer as DmaBuffer;
     pub use nom_linux_host::tap::Options;
 
-    /// Name of the TAP device, unless the environment's `tap` says another, or its `xdp` an interface of another kind.
+    /// Name of the TAP device, unless the environment's `tap` says another, or its `xdp` an interface of
+    /// another kind.
     const DEVICE: &str = "tap0";
 
     /// Why there is no interface.

@@ -1,5 +1,5 @@
-//! The TAP device itself: opening it. `docs/safety/libos-linux-host.md` says why its unsafe calls are sound, and
-//! its conditions are referred to by number.
+//! The TAP device itself: opening it. `docs/safety/libos-linux-host.md` says why its unsafe calls are sound,
+//! and its conditions are referred to by number.
 
 use crate::interface::{self, NAME_BYTES, Request};
 use nom_port::nic::{Offloads, Properties};

@@ -1,9 +1,10 @@
-//! A network interface of Linux's without Linux's network: an XDP socket (AF_XDP), whose frames lie in memory that
-//! the kernel shares.
+//! A network interface of Linux's without Linux's network: an XDP socket (AF_XDP), whose frames lie in memory
+//! that the kernel shares.
 //!
-//! A frame that is received costs no system call while its core polls, and all that are sent until a kick go with one.
-//! The interface does nothing by itself: checksums and segments are the stack's. Each frame is copied once, since what
-//! is kept of it (a value of memcached's, say) must not hold a chunk of the ring's memory.
+//! A frame that is received costs no system call while its core polls, and all that are sent until a kick go
+//! with one. The interface does nothing by itself: checksums and segments are the stack's. Each frame is
+//! copied once, since what is kept of it (a value of memcached's, say) must not hold a chunk of the ring's
+//! memory.
 
 mod program;
 mod ring;
@@ -87,11 +88,11 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The first `queues` queues, but at least one, of the interface `name` of the process's network namespace, which
-    /// must have as many. From now on Linux sees nothing of what they receive.
+    /// The first `queues` queues, but at least one, of the interface `name` of the process's network
+    /// namespace, which must have as many. From now on Linux sees nothing of what they receive.
     ///
-    /// Where the other end of a virtual Ethernet pair is in the same namespace, Linux is asked to finish the checksums
-    /// of what it sends there, as nobody else will.
+    /// Where the other end of a virtual Ethernet pair is in the same namespace, Linux is asked to finish the
+    /// checksums of what it sends there, as nobody else will.
     ///
     /// # Errors
     /// If the process may not do that, or the interface is not to be had.
@@ -225,8 +226,8 @@ impl Nic for XdpNic {
         self.counters.named().for_each(|(name, value)| count(name, value));
     }
 
-    /// Says `false`, too, as long as the kernel has not taken all that is to be sent, or has no room for what it is to
-    /// receive into: nobody but this core moves either.
+    /// Says `false`, too, as long as the kernel has not taken all that is to be sent, or has no room for what
+    /// it is to receive into: nobody but this core moves either.
     fn arm(&mut self) -> bool {
         self.counters.arms += 1;
         if self.socket.has_unsent() {

@@ -1,8 +1,8 @@
-//! The program that a device runs for each frame that it receives (XDP): to the socket of the frame's queue, or, for
-//! a queue without one, on to Linux.
+//! The program that a device runs for each frame that it receives (XDP): to the socket of the frame's queue,
+//! or, for a queue without one, on to Linux.
 //!
-//! Instructions and calls are those of linux/bpf.h; the instruction set is RFC 9669's. `docs/safety/libos-linux-host.md`
-//! says why the unsafe calls are sound.
+//! Instructions and calls are those of linux/bpf.h; the instruction set is RFC 9669's.
+//! `docs/safety/libos-linux-host.md` says why the unsafe calls are sound.
 
 use rustix::io::{Errno, Result};
 use std::ffi::c_long;
@@ -20,7 +20,8 @@ const SOCKETS: u32 = 17;
 const KIND: u32 = 6;
 const PLACE: u32 = 37;
 
-/// Bytes of a `union bpf_attr` up to the last field that is used here; the kernel takes what is missing for zero.
+/// Bytes of a `union bpf_attr` up to the last field that is used here; the kernel takes what is missing for
+/// zero.
 const ATTRIBUTE_BYTES: usize = 72;
 
 /// The fields of a `union bpf_attr`, in their order, as the machine has them.
@@ -58,8 +59,8 @@ impl Attributes {
     /// # Safety
     /// Where `command` takes a pointer, there is one to what it takes, which lives.
     unsafe fn call(&self, command: c_long) -> Result<i32> {
-        // SAFETY: the kernel reads as many bytes of the attributes as it is told, and the caller vouches for what
-        // they point to (condition 7).
+        // SAFETY: the kernel reads as many bytes of the attributes as it is told, and the caller vouches for
+        // what they point to (condition 7).
         let outcome =
             unsafe { libc::syscall(libc::SYS_bpf, command, self.bytes.as_ptr(), ATTRIBUTE_BYTES as c_long) };
         match i32::try_from(outcome) {

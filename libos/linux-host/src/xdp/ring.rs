@@ -1,8 +1,9 @@
 //! The rings that Linux and an XDP socket share: of one entry at a time, from one side to the other.
 //!
-//! Each has a power of two of entries and two counters that only grow, modulo 2^32: how many entries its producer
-//! put in, and how many its consumer took out (Linux, Documentation/networking/af_xdp.rst, "Rings"). Who owns a
-//! counter stores it with release, after the entries; who reads the other's loads it with acquire, before them.
+//! Each has a power of two of entries and two counters that only grow, modulo 2^32: how many entries its
+//! producer put in, and how many its consumer took out (Linux, Documentation/networking/af_xdp.rst, "Rings").
+//! Who owns a counter stores it with release, after the entries; who reads the other's loads it with acquire,
+//! before them.
 
 use rustix::io::Result;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -71,8 +72,8 @@ impl<T: Copy> Ring<T> {
 
     fn counter(&self, offset: u64) -> &AtomicU32 {
         let counter = self.mapping.at(offset as usize, size_of::<AtomicU32>()).cast();
-        // SAFETY: the kernel has an aligned counter of 32 bits there as long as it is mapped, which it, too, only
-        // reads and writes whole (condition 5).
+        // SAFETY: the kernel has an aligned counter of 32 bits there as long as it is mapped, which it, too,
+        // only reads and writes whole (condition 5).
         unsafe { counter.as_ref() }
     }
 
@@ -180,8 +181,8 @@ impl Frames {
     /// Copies what is at `offset`, which must be in a chunk that the kernel has lent us.
     pub fn read(&self, offset: usize, into: &mut [u8]) {
         let (from, bytes) = (self.0.at(offset, into.len()), into.len());
-        // SAFETY: both are valid for as many bytes, and nobody else's: the kernel writes none of a chunk that is
-        // ours, and `into` is none of them, since no reference to a chunk is ever made (condition 6).
+        // SAFETY: both are valid for as many bytes, and nobody else's: the kernel writes none of a chunk that
+        // is ours, and `into` is none of them, since no reference to a chunk is ever made (condition 6).
         unsafe { from.copy_to_nonoverlapping(NonNull::from(into).cast(), bytes) };
     }
 

@@ -1,7 +1,7 @@
 //! An XDP socket (AF_XDP) with its four rings and its memory: which chunk is whose.
 //!
-//! A chunk is the kernel's from when it is put into the fill ring or sent, until it comes back by the receive ring
-//! or the completion ring. All that is not the kernel's is in `free` or in the caller's hands.
+//! A chunk is the kernel's from when it is put into the fill ring or sent, until it comes back by the receive
+//! ring or the completion ring. All that is not the kernel's is in `free` or in the caller's hands.
 
 use super::ring::{Consumer, Frames, Producer};
 use rustix::io::{Errno, Result};
@@ -35,8 +35,8 @@ pub(super) struct XdpSocket {
     sent: Consumer<u64>,
     /// Chunks to send from.
     free: Vec<Chunk>,
-    /// Chunks on their way back to the fill ring. The kernel shows a frame before it says that it took its chunk from
-    /// there, so that a full ring may have no room for a moment.
+    /// Chunks on their way back to the fill ring. The kernel shows a frame before it says that it took its
+    /// chunk from there, so that a full ring may have no room for a moment.
     returning: Vec<Chunk>,
     /// Unmapped after the rings and the socket are gone.
     frames: Frames,
@@ -83,8 +83,8 @@ impl XdpSocket {
         self.received.is_empty()
     }
 
-    /// Takes the next received frame by `copy`, which is told its length and returns where it is to be copied to
-    /// and what to make of that; `None` if there is no frame.
+    /// Takes the next received frame by `copy`, which is told its length and returns where it is to be copied
+    /// to and what to make of that; `None` if there is no frame.
     pub fn receive<T>(&mut self, copy: impl FnOnce(usize, &dyn Fn(&mut [u8])) -> T) -> Option<T> {
         let found = self.received.pop();
         if !self.returning.is_empty() {
@@ -93,7 +93,8 @@ impl XdpSocket {
         let found = found?;
         let offset = found.addr as usize;
         let value = copy(found.len as usize, &|into| self.frames.read(offset, into));
-        // The chunk that it was in is where it was to begin with, the kernel's room in front of the frame included.
+        // The chunk that it was in is where it was to begin with, the kernel's room in front of the frame
+        // included.
         self.returning.push(Chunk(found.addr & !u64::from(CHUNK_BYTES - 1)));
         self.give_back();
         Some(value)
@@ -118,8 +119,8 @@ impl XdpSocket {
         self.free.len()
     }
 
-    /// Puts a frame of these `pieces`, of at most [`FRAME_MAX`] bytes, where the kernel will find it when it is told
-    /// ([`XdpSocket::tell`]); whether there was room.
+    /// Puts a frame of these `pieces`, of at most [`FRAME_MAX`] bytes, where the kernel will find it when it
+    /// is told ([`XdpSocket::tell`]); whether there was room.
     pub fn put<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) -> bool {
         if self.free.is_empty() && self.room() == 0 {
             return false;
@@ -134,7 +135,8 @@ impl XdpSocket {
         let frame = XdpDesc { addr, len: len as u32, options: XdpDescOptions::empty() };
         let pushed = self.sending.push(frame);
         if !pushed {
-            self.free.push(Chunk(addr)); // Said to have left before its place in the ring was said to be free.
+            // It was said to have left before its place in the ring was said to be free.
+            self.free.push(Chunk(addr));
         }
         pushed
     }
@@ -144,7 +146,8 @@ impl XdpSocket {
         self.sending.held() > 0
     }
 
-    /// Tells the kernel of all that was put, until it has taken it or has no room. Returns how often it was called.
+    /// Tells the kernel of all that was put, until it has taken it or has no room. Returns how often it was
+    /// called.
     ///
     /// # Errors
     /// What Linux says, but for want of room.
