@@ -102,7 +102,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn print_call(&mut self, app: AppId, depth: usize, address: u64) {
-        let base = self.applications[app].image_base;
+        let base = self.applications[app].place.image;
         let table = self.bundle.run(self.record(app).symbols);
         let offset = address.wrapping_sub(base);
         // A call that never returns can be its function's last instruction, and returns behind it.

@@ -239,7 +239,7 @@ fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
     for (index, program) in programs.iter().enumerate() {
         let mut record = ApplicationRecord::new_zeroed();
         record.name[..program.name.len()].copy_from_slice(program.name.as_bytes());
-        (record.entry, record.image_bytes, record.stack_bytes) = (0x10, 0x3000, 0x2000);
+        (record.entry, record.image_bytes, record.stack_bytes) = (0x10, 0x3000, 0x8000);
         (record.frames_max, record.manages) = (program.frames_max, program.manages);
         (record.cores_max, record.weight, record.flags) = (program.cores_max, program.weight, program.flags);
         record.calls = program.calls;
