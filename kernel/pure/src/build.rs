@@ -1,5 +1,5 @@
-//! How an application starts: its address space is filled from the bundle, so many pages at a time, and others
-//! have the kernel in between. It holds no core until all is there.
+//! How an application starts: its address space is filled from the bundle, so many pages at a time, and
+//! others have the kernel in between. It holds no core until all is there.
 
 use crate::applications::Application;
 use crate::cores::beginning;
@@ -59,31 +59,21 @@ impl<'m, M: Machine> Kernel<'m, M> {
         Ok(())
     }
 
-    /// Whether it does not run, and nothing of what it was is left.
-    pub(crate) fn is_startable(&self, app: AppId) -> bool {
-        self.applications[app].space.is_none() && !self.devices.is_reached(app)
-    }
-
     /// Builds the next piece of an application that is not running, and starts it behind the last; returns
     /// whether it did. Errors: WrongState (it runs, or a device may still reach what it was granted when it
     /// ran last), OutOfMemory, OverMemoryCap; nothing of it is left then.
     pub(crate) fn go_on_starting(&mut self, app: AppId, starter: Option<AppId>) -> Result<bool> {
         let record = self.record(app);
-        let begun = if self.is_startable(app) {
-            self.begin_building(app, starter, &record)
-        } else if self.applications[app].space.is_none() || self.applications[app].cores != 0 {
+        let Application { space, cores, .. } = self.applications[app];
+        if cores != 0 || space.is_none() && self.devices.is_reached(app) {
             return Err(Error::WrongState);
-        } else {
-            Ok(())
-        };
+        }
+        let begun = if space.is_none() { self.begin_building(app, starter, &record) } else { Ok(()) };
         let built = begun.and_then(|()| self.build_piece(app, &record));
-        match built {
-            Ok(true) => {}
-            Ok(false) => self.publish_memory(app),
-            Err(_) => {
-                self.leave(app);
-                self.disturb(CoreId::FIRST); // No core of its own looks.
-            }
+        self.publish_memory(app);
+        if built.is_err() {
+            self.leave(app);
+            self.disturb(CoreId::FIRST); // No core of its own looks.
         }
         if built != Ok(true) {
             return built;
@@ -176,7 +166,12 @@ impl<'m, M: Machine> Kernel<'m, M> {
                         let offset = done as u64 / FRAME_BYTES;
                         (first + offset, left.min(bytes.div_ceil(FRAME_BYTES) - offset))
                     }
-                    Contents::Own(copied) => (self.page(app, copied.get(done..).unwrap_or_default())?, 1),
+                    Contents::Own(copied) => {
+                        let page = self.means(app, Owner::program).take(1)?;
+                        let rest = copied.get(done..).unwrap_or_default();
+                        self.machine.write_bytes(page, &rest[..rest.len().min(FRAME_BYTES as usize)]);
+                        (page.frame(), 1)
+                    }
                 };
                 let (address, size) = (address + done as u64, PageSize::Small);
                 let of = Mapping { address, frame, size, count, protection, caching: Caching::WriteBack };
@@ -195,13 +190,6 @@ impl<'m, M: Machine> Kernel<'m, M> {
         Ok(true)
     }
 
-    /// A frame of an application's own that begins with a copy of `bytes`.
-    fn page(&mut self, app: AppId, bytes: &[u8]) -> Result<u64> {
-        let page = self.means(app, Owner::program).take(1)?;
-        self.machine.write_bytes(page, &bytes[..bytes.len().min(FRAME_BYTES as usize)]);
-        Ok(page.frame())
-    }
-
     /// Maps pages, charging page tables to the application.
     pub(crate) fn map_pages(&mut self, app: AppId, space: Space, bounds: Bounds, of: &Mapping) -> Result<()> {
         space.map(&mut self.means(app, Owner::tables), bounds, of)?;
@@ -217,10 +205,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
         let environment = self.bundle.run(record.environment);
         let header = size_of::<Start>() as u32;
         let mut page = Start::new_zeroed();
-        page.magic = start::MAGIC;
-        page.version = nom_abi::VERSION;
+        (page.magic, page.version, page.board) = (start::MAGIC, nom_abi::VERSION, place.board);
         page.application = app.index() as u32;
-        page.board = place.board;
         (page.image_base, page.image_bytes) = (place.image, record.image_bytes);
         (page.stack_base, page.stack_bytes) = (place.stack, record.stack_bytes);
         (page.frames_max, page.cores_max, page.flags) = (record.frames_max, record.cores_max, record.flags);

@@ -297,7 +297,8 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
         let app = self.managed(caller.app, asked.application)?;
-        if self.take_back() || self.is_startable(app) && !self.may_start(caller.app) {
+        let begins = self.applications[app].space.is_none();
+        if self.take_back() || begins && !self.may_start(caller.app) {
             return Ok(Reply::Unfinished);
         }
         let is_running = self.go_on_starting(app, Some(caller.app))?;

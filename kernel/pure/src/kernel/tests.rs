@@ -153,7 +153,7 @@ fn an_application_is_started_in_pieces() {
     assert_eq!(world.call(1, Syscall::ApplicationKill, &[2]), Some(Ok(0)));
 }
 
-/// Who begins a start and ends, or is ended, leaves nothing half done behind; others go on with what they began.
+/// Who begins a start and ends leaves nothing half done behind.
 #[test]
 fn a_start_ends_with_who_began_it() {
     for starter in [0, 1] {

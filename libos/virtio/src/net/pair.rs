@@ -170,9 +170,9 @@ impl<R: Registers, D: Dma, C: Clock> QueuePair<R, D, C> {
         QueuePair { on_failure, ..self }
     }
 
-    /// Looks whether the device has broken. It interrupts for that (section 2.1.2), but one interrupt may have
-    /// told of a frame and of that: whoever sleeps without a look at the status, slow as it is to read, may
-    /// sleep for good.
+    /// Looks whether the device has broken. It interrupts for that (section 2.1.2), but one interrupt may
+    /// have told of a frame and of that: whoever sleeps without a look at the status, slow as it is to read,
+    /// may sleep for good.
     fn failure(&self) -> Option<Error> {
         if [self.receiver.errors(), self.transmitter.errors()] != [Errors::default(); 2] {
             return Some(Error::BrokeRules);
