@@ -261,7 +261,7 @@ fn a_device_is_heard_once_until_its_owner_has_its_turn() {
     assert!(signals(&mut world, number, 0));
 }
 
-/// A device that asks for something and sees its vector masked: by MSI-X it remembers, by a line it holds that
+/// A device that asks for something and sees its vector masked: by MSI-X it remembers, by a line it holds it
 /// until it is acknowledged, and an edge that nobody sees is gone.
 struct Asking {
     remembers: bool,
