@@ -7,7 +7,8 @@
 //!         │                  │ if no request says    │ since the frame came    │
 //! ```
 //! What is done before anybody knows for whom is paid for by whoever turns out to be it; what nobody turns
-//! out to be for, by the infrastructure. The clock is read once a frame, and where another begins to pay.
+//! out to be for, by the infrastructure. The clock is read where another begins to pay, and once
+//! for what is done for several in one go.
 
 use crate::metered::Traffic;
 use alloc::boxed::Box;
@@ -22,15 +23,23 @@ use nom_service::{Activity, CostRates, GOVERNING, INFRASTRUCTURE, Payer, Rules};
 /// In a flow's label, beside the activity: a request may say otherwise.
 const BY_REQUEST: u32 = 1 << 31;
 
+/// Besides: all its requests were for this activity so far, so that the next is taken for another of its.
+const SETTLED: u32 = 1 << 30;
+
 /// The label of flows that are for an activity, until a request says otherwise if it `may`.
 pub(crate) fn label(activity: Activity, may: bool) -> Label {
     Label(activity.0 | if may { BY_REQUEST } else { 0 })
 }
 
+/// The label of flows all of whose requests were for an activity so far.
+pub(crate) fn settled(activity: Activity) -> Label {
+    Label(activity.0 | BY_REQUEST | SETTLED)
+}
+
 /// Whom a flow of this label is for.
 #[inline]
 pub(crate) fn activity_of(Label(bits): Label) -> Activity {
-    Activity(bits & !BY_REQUEST)
+    Activity(bits & !(BY_REQUEST | SETTLED))
 }
 
 /// What was consumed for an activity, but for the core's time.
@@ -79,9 +88,21 @@ pub(crate) struct Payers {
     rules: Arc<Rules>,
     handle: Handle,
     present: Cell<Activity>,
+    /// Who pays by the meter as well: as long as he does, nothing need be said to it.
+    running: Cell<Running>,
     last: Cell<Last>,
     /// By the activities' numbers.
     records: Box<[Record]>,
+}
+
+/// Who pays by the meter of the core's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Running {
+    /// Whoever its loop says.
+    Unsaid,
+    /// Nobody yet.
+    Parted,
+    Of(Activity),
 }
 
 /// The frame that came last, by its bytes.
@@ -151,9 +172,10 @@ impl Record {
 
 impl Payers {
     pub fn new(rules: Arc<Rules>, handle: Handle) -> Rc<Payers> {
-        let records = rules.names().map(|_| Record::default()).collect();
-        let (present, last) = (Cell::new(INFRASTRUCTURE), Cell::new(Last::Paid));
-        Rc::new(Payers { rules, handle, present, last, records })
+        let records: Box<[Record]> = rules.names().map(|_| Record::default()).collect();
+        handle.expect_activities(records.len() as u32);
+        let (present, running) = (Cell::new(INFRASTRUCTURE), Cell::new(Running::Unsaid));
+        Rc::new(Payers { rules, handle, present, running, last: Cell::new(Last::Paid), records })
     }
 
     pub fn rules(&self) -> &Arc<Rules> {
@@ -175,7 +197,6 @@ impl Payers {
     #[inline]
     pub fn frame_came(&self, bytes: u64) {
         self.settle();
-        self.handle.part();
         self.last.set(Last::Unknown(bytes));
     }
 
@@ -190,35 +211,61 @@ impl Payers {
     }
 
     /// What is done is for whom `label` says.
+    #[inline]
     pub fn attribute(&self, label: Label) {
         let activity = activity_of(label);
         match self.last.get() {
-            Last::Unknown(bytes) if label.0 & BY_REQUEST != 0 => self.last.set(Last::Found(bytes, activity)),
-            Last::Unknown(_) => self.charge(activity),
+            Last::Unknown(bytes) if label.0 & BY_REQUEST != 0 => {
+                // Somebody else's work is over; so is that for one who may be another from here on.
+                if label.0 & SETTLED == 0 || self.running.get() != Running::Of(activity) {
+                    self.part();
+                }
+                self.last.set(Last::Found(bytes, activity));
+            }
+            Last::Found(_, of_last) if of_last == activity => {}
             Last::Found(_, of_last) => {
                 self.charge(of_last);
                 self.charge(activity);
             }
-            Last::Paid if self.present.get() == activity => {}
-            Last::Paid => self.charge(activity),
+            Last::Unknown(_) | Last::Paid => self.charge(activity),
         }
     }
 
-    /// The last frame has to wait. What was done so far is for whom its flow is for; whoever is to pay for
-    /// the frame itself will be known when it is read.
-    pub fn postpone(&self) {
-        if let Last::Found(_, activity) = self.last.replace(Last::Paid) {
-            self.handle.charge(activity);
-            self.present.set(activity);
+    /// Whoever has worked so far has paid for it; somebody will say who pays for what follows.
+    fn part(&self) {
+        self.handle.part();
+        self.running.set(Running::Parted);
+    }
+
+    /// Frames are taken from now on that are put into queues: [`Payers::put_away`] ends it.
+    pub fn begin_taking(&self) {
+        self.part();
+    }
+
+    /// The last frame has to wait: whoever is to pay for it will be known when it is read, if requests say.
+    #[inline]
+    pub fn postpone(&self, label: Label) {
+        if let (Last::Unknown(bytes) | Last::Found(bytes, _), 0) =
+            (self.last.replace(Last::Paid), label.0 & BY_REQUEST)
+        {
+            self.record(activity_of(label)).received.add(bytes);
         }
+    }
+
+    /// It is `now_ns`: since [`Payers::begin_taking`], so many frames of each activity were put into queues,
+    /// one as much work as the other.
+    pub fn put_away(&self, now_ns: u64, frames: &[u64]) {
+        let counts = frames.iter().enumerate();
+        self.handle.divide(now_ns, counts.map(|(number, frames)| (Activity(number as u32), *frames)));
+        self.running.set(Running::Parted);
     }
 
     /// A frame that had to wait for so long is read.
+    #[inline]
     pub fn resume(&self, label: Label, bytes: u64, waited_ns: u64) {
         self.settle();
         self.record(activity_of(label)).queued_ns.update(|before| before + waited_ns);
         if label.0 & BY_REQUEST != 0 {
-            self.handle.part();
             self.last.set(Last::Unknown(bytes));
         }
     }
@@ -232,11 +279,11 @@ impl Payers {
         }
     }
 
-    /// Whoever pays has paid for what was done so far, and pays on.
-    pub fn pay(&self) {
+    /// It is `now_ns`, and whoever pays has paid for what was done so far.
+    pub fn pay(&self, now_ns: u64) {
         self.settle();
-        self.handle.part();
-        self.handle.charge(self.present.get());
+        self.handle.part_at(now_ns);
+        self.running.set(Running::Parted);
     }
 
     /// Who paid last.
@@ -279,8 +326,9 @@ impl Payers {
     /// All that there was to do is done; what follows is for nobody.
     pub fn end(&self) {
         self.settle();
-        if self.present.get() != INFRASTRUCTURE {
+        if self.running.get() != Running::Unsaid {
             self.charge(INFRASTRUCTURE);
+            self.running.set(Running::Unsaid);
         }
     }
 
@@ -308,18 +356,22 @@ impl Payers {
     /// Has a governor think, at its own expense.
     pub fn governing<R>(&self, think: impl FnOnce() -> R) -> R {
         self.end();
-        self.handle.part();
+        self.part();
         self.charge(GOVERNING);
         let thought = think();
-        self.charge(INFRASTRUCTURE);
+        self.end();
         thought
     }
 }
 
 impl Payer for Payers {
+    #[inline]
     fn charge(&self, activity: Activity) {
-        self.handle.charge(activity);
-        self.present.set(activity);
+        if self.running.get() != Running::Of(activity) {
+            self.handle.charge(activity);
+            self.present.set(activity);
+            self.running.set(Running::Of(activity));
+        }
         if let Last::Unknown(bytes) | Last::Found(bytes, _) = self.last.replace(Last::Paid) {
             self.record(activity).received.add(bytes);
         }

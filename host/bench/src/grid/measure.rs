@@ -3,6 +3,7 @@
 use super::hostile::{Habit, flood};
 use super::tenants::{TENANTS, Told, WARM_UP, ask, gets, many_gets, sets};
 use super::{APPLICATION, Options};
+use crate::linux::save;
 use crate::machine::Setting;
 use crate::record::{Key, Samples, Unit};
 use crate::serve::counts::Counters;
@@ -174,17 +175,24 @@ impl Bench<'_> {
             let look = || {
                 std::thread::sleep(WARM_UP);
                 let told = Told::ask(target)?;
-                let before = counters.now()?;
+                let (listed, before) = (counters.executed()?, counters.now()?);
                 std::thread::sleep(COUNTED);
                 let counts = counters.now()?.since(before);
-                Ok((counts, told, Told::ask(target)?))
+                Ok((counts, counters.executed()?.since(&listed), told, Told::ask(target)?))
             };
             let looked = running.inside(|| ask(target, loads, gets, COUNTED + WARM_UP, look))?;
-            let (counts, before, now) = looked.1;
+            let (counts, executed, before, now) = looked.1;
             let requests = now.since(&before, "nom_requests_total").max(1.0);
             let instructions = counts.instructions as f64 / requests;
             let metric = "instructions_per_request";
             self.push(provider.system, scenario, metric, Unit::Instructions, instructions);
+            let kicks = counts.kicks as f64 / requests;
+            self.push(provider.system, scenario, "kicks_per_request", Unit::Count, kicks);
+            if let Some(programs) = &provider.programs {
+                let parts = programs.parts(&executed)?;
+                let name = format!("instructions-{}-{scenario}.txt", provider.system);
+                save(&self.options.out.join(name), parts.text(requests as u64).as_bytes())?;
+            }
         }
         Ok(())
     }
