@@ -21,6 +21,10 @@ struct ByPort {
 }
 
 impl Application<Device> for ByPort {
+    fn filters_segments(&self) -> bool {
+        false
+    }
+
     fn classify(&mut self, tuple: &FourTuple) -> Label {
         Label(tuple.local.port().into())
     }
@@ -43,7 +47,7 @@ impl Application<Device> for ByPort {
 /// Serves who has the higher label first, and no frame without a label ever waits.
 #[derive(Default)]
 struct Rank {
-    waiting: VecDeque<Arrival<Memory>>,
+    waiting: VecDeque<Option<Arrival<Memory>>>,
     present: Option<Arrival<Memory>>,
     bytes: usize,
 }
@@ -53,14 +57,16 @@ impl Queues<Memory> for Rank {
         label == Label::default()
     }
 
-    fn push(&mut self, arrival: Arrival<Memory>) {
-        self.bytes += arrival.bytes();
-        self.waiting.push_back(arrival);
+    fn push(&mut self, _: Label, bytes: usize) -> Option<&mut Option<Arrival<Memory>>> {
+        self.bytes += bytes;
+        self.waiting.push_back(None);
+        self.waiting.back_mut()
     }
 
     fn next(&mut self) -> Option<&mut Arrival<Memory>> {
-        let best = (0..self.waiting.len()).rev().max_by_key(|index| self.waiting[*index].label().0)?;
-        self.present = self.waiting.remove(best);
+        let label = |index: &usize| self.waiting[*index].as_ref().map(|arrival| arrival.label().0);
+        let best = (0..self.waiting.len()).rev().max_by_key(label)?;
+        self.present = self.waiting.remove(best)?;
         self.present.as_mut()
     }
 
@@ -92,6 +98,7 @@ fn whose_turn_it_is_goes_on_before_whoever_came_first() {
 /// of a frame at a time.
 #[test]
 fn bytes_arrive_once_and_in_order_whoever_goes_on_first() {
+    let mut cut = 0;
     for seed in 0..30 {
         let mut random = Random::new(seed);
         let (left, right) = (bytes(&mut random, 60_000), bytes(&mut random, 60_000));
@@ -115,8 +122,9 @@ fn bytes_arrive_once_and_in_order_whoever_goes_on_first() {
         assert!(world.right.application.received == [left, right], "seed {seed}: other bytes came");
         let queues = world.right.queues.as_ref().unwrap();
         assert!(queues.pushed > 20, "seed {seed}: nobody waited");
-        assert!(queues.cut > 20 || !is_sum_good, "seed {seed}: all went on whole");
+        cut += queues.cut;
     }
+    assert!(cut > 300, "{cut} pieces went on by themselves");
 }
 
 /// A peer for each of two flows.

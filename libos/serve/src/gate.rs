@@ -68,7 +68,7 @@ struct Serving {
 pub(crate) struct Gate<B> {
     queues: RequestQueues<Ticket>,
     /// Frames that wait: each stays where it was put until it is served.
-    frames: Vec<Arrival<B>>,
+    frames: Vec<Option<Arrival<B>>>,
     /// Places of frames that were.
     free: Vec<u32>,
     payers: Rc<Payers>,
@@ -88,8 +88,9 @@ pub(crate) struct Gate<B> {
     untold: (ClientIndex, ResourceRecord),
     /// What the scheduler was told of each activity's time, in nanoseconds, by their numbers.
     told_of: Vec<u64>,
-    /// Nanoseconds that 1,024 bytes of each client took of late, and bytes that go on at a time by that.
-    pace: Vec<u64>,
+    /// By client.
+    paces: Vec<Pace>,
+    /// Bytes of a frame that go on at a time.
     piece_max: usize,
     /// When the present turn began.
     turn_ns: u64,
@@ -105,25 +106,30 @@ struct Look {
     /// When it was read last, and whether no message was served since.
     now_ns: u64,
     is_new: bool,
-    /// How long a message took of late.
-    each_ns: u64,
-    /// Messages since then, and after how many it is read again.
+    /// Messages since then, all of one client, and after how many it is read again.
     messages: u32,
     most: u32,
-    /// Messages that one decision is for.
-    batching: u32,
 }
 
-impl Look {
-    /// It is `now_ns`, and the present turn is over at `end_ns`.
-    fn at(&mut self, now_ns: u64, end_ns: u64) {
-        if self.messages > 0 {
-            self.each_ns = now_ns.saturating_sub(self.now_ns) / u64::from(self.messages);
-        }
-        // As many as the turn will take if they are like the last.
-        let most = end_ns.saturating_sub(now_ns).div_ceil(self.each_ns.max(1));
-        let most = most.clamp(1, self.batching.into()) as u32;
-        *self = Look { now_ns, is_new: true, messages: 0, most, ..*self };
+/// How long what a client sends takes, of late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// A message, in nanoseconds.
+    each_ns: u64,
+    /// 1,024 bytes.
+    kibibyte_ns: u64,
+}
+
+impl Pace {
+    /// Messages that a turn which is over in `left_ns` will take.
+    fn messages(self, left_ns: u64) -> u32 {
+        left_ns.div_ceil(self.each_ns.max(1)).clamp(1, u64::from(u32::MAX)) as u32
+    }
+
+    /// Bytes that take as long as a turn.
+    fn piece(self) -> usize {
+        let bytes = (TURN_NS * 1024).checked_div(self.kibibyte_ns).unwrap_or(u64::MAX);
+        (bytes.min(u64::from(u32::MAX)) as usize).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end())
     }
 }
 
@@ -148,7 +154,6 @@ impl<B: Buffer> Gate<B> {
         }
         queues.add(SHARED, &plan.terms_of("others").parameters(), limits).expect(CHECKED);
         let none: Vec<u64> = payers.rules().names().map(|_| 0).collect();
-        let batching = at_input.batching.get();
         Some(Gate {
             queues,
             frames: Vec::new(),
@@ -164,10 +169,10 @@ impl<B: Buffer> Gate<B> {
             serving: None,
             untold: (0, ResourceRecord::default()),
             told_of: none,
-            pace: alloc::vec![0; SHARED + 1],
+            paces: alloc::vec![Pace::default(); SHARED + 1],
             piece_max: *PIECE_BYTES.end(),
             turn_ns: 0,
-            look: Look { now_ns: 0, is_new: false, each_ns: TURN_NS, messages: 0, most: 1, batching },
+            look: Look { now_ns: 0, is_new: false, messages: 0, most: 1 },
             served: 0,
             due: None,
         })
@@ -200,15 +205,21 @@ impl<B: Buffer> Gate<B> {
 
     /// Reads the clock.
     fn look_up(&mut self) {
-        self.look.at(self.handle.clock_ns(), self.turn_ns + TURN_NS);
+        let now_ns = self.handle.clock_ns();
+        let Look { now_ns: before_ns, messages, .. } = self.look;
+        if messages > 0 {
+            let taken_ns = now_ns.saturating_sub(before_ns);
+            self.paces[self.untold.0].each_ns = taken_ns / u64::from(messages);
+        }
+        self.look = Look { now_ns, is_new: true, messages: 0, ..self.look };
     }
 
     /// What was served last is over, or waits again with what is left of it.
     #[inline]
     fn end_message(&mut self) {
         let Some(Serving { client, place, left }) = self.serving.take() else { return };
-        let now = self.frames[place as usize].left();
-        let (untold, bytes) = (&mut self.untold.1, self.frames[place as usize].bytes());
+        let Some(arrival) = &self.frames[place as usize] else { return };
+        let (now, bytes, untold) = (arrival.left(), arrival.bytes(), &mut self.untold.1);
         untold.bytes += (left - now) as u64;
         if now == 0 {
             untold.messages += 1;
@@ -231,8 +242,12 @@ impl<B: Buffer> Gate<B> {
         // A request may have said that it is for another: who that was is told with the rest.
         let activity = if client < SHARED { Activity(client as u32) } else { self.payers.present() };
         let core_ns = self.untold_ns(activity);
-        let pace = core_ns.saturating_mul(1024) / record.bytes;
-        self.pace[client] = if self.pace[client] == 0 { pace } else { (3 * self.pace[client] + pace) / 4 };
+        let kibibyte_ns = core_ns.saturating_mul(1024) / record.bytes;
+        let pace = &mut self.paces[client];
+        pace.kibibyte_ns = match pace.kibibyte_ns {
+            0 => kibibyte_ns,
+            before => (3 * before + kibibyte_ns) / 4,
+        };
         self.queues.served(client, &ResourceRecord { core_ns, ..record }, now_ns);
     }
 
@@ -269,7 +284,7 @@ impl<B: Buffer> Gate<B> {
         self.left -= 1;
         self.served += 1;
         self.look.is_new = false;
-        let arrival = &self.frames[place as usize];
+        let Some(arrival) = &self.frames[place as usize] else { return place };
         self.serving = Some(Serving { client, place, left: arrival.left() });
         if !is_begun {
             let waited_ns = self.look.now_ns.saturating_sub(arrival.at_ns());
@@ -308,9 +323,9 @@ impl<B: Buffer> Gate<B> {
         let next = self.queues.next(now_ns);
         if let Next::Serve(client, ticket) = next {
             self.alone = client;
-            let piece =
-                (TURN_NS * 1024).checked_div(self.pace[client]).map_or(usize::MAX, |bytes| bytes as usize);
-            self.piece_max = piece.clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end());
+            self.piece_max = self.paces[client].piece();
+            let left_ns = (self.turn_ns + TURN_NS).saturating_sub(now_ns);
+            self.look.most = self.paces[client].messages(left_ns);
             return Some(self.serve(client, ticket));
         }
         self.look.is_new = false;
@@ -336,11 +351,11 @@ impl<B: Buffer> Queues<B> for Gate<B> {
         is_alone
     }
 
-    fn push(&mut self, arrival: Arrival<B>) {
+    #[inline]
+    fn push(&mut self, label: Label, bytes: usize) -> Option<&mut Option<Arrival<B>>> {
         if !core::mem::replace(&mut self.has_taken, true) {
             self.payers.begin_taking();
         }
-        let (label, bytes) = (arrival.label(), arrival.bytes());
         let activity = activity_of(label);
         self.payers.postpone(label);
         if let Some(taken) = self.taken.get_mut(activity.0 as usize) {
@@ -349,15 +364,13 @@ impl<B: Buffer> Queues<B> for Gate<B> {
         let place = self.free.last().copied().unwrap_or(self.frames.len() as u32);
         let ticket = Ticket { place, is_begun: false };
         if self.queues.push(client_of(activity), ticket, bytes, self.handle.now_ns()).is_err() {
-            return self.payers.frame_lost(label, bytes as u64);
+            self.payers.frame_lost(label, bytes as u64);
+            return None;
         }
-        match self.frames.get_mut(place as usize) {
-            Some(frame) => {
-                self.free.pop();
-                *frame = arrival;
-            }
-            None => self.frames.push(arrival),
+        if self.free.pop().is_none() {
+            self.frames.push(None);
         }
+        self.frames.get_mut(place as usize)
     }
 
     #[inline]
@@ -367,7 +380,7 @@ impl<B: Buffer> Queues<B> for Gate<B> {
             return None;
         }
         let place = self.choose()?;
-        let arrival = &mut self.frames[place as usize];
+        let arrival = self.frames[place as usize].as_mut()?;
         arrival.cut(self.piece_max);
         Some(arrival)
     }
@@ -375,14 +388,15 @@ impl<B: Buffer> Queues<B> for Gate<B> {
     #[inline]
     fn is_turn_over(&mut self) -> bool {
         self.look.messages += 1;
-        if self.look.messages < self.look.most {
+        // A piece is as much as a turn takes.
+        let is_piece = self.serving.is_some_and(|serving| serving.left > self.piece_max);
+        if self.look.messages < self.look.most && !is_piece {
             return false;
         }
         self.look_up();
         let is_over = self.look.now_ns.saturating_sub(self.turn_ns) >= TURN_NS;
         if is_over {
             self.turn_ns = self.look.now_ns;
-            self.look.at(self.turn_ns, self.turn_ns + TURN_NS);
             self.queues.end_turn();
         }
         is_over

@@ -97,8 +97,9 @@ pub trait Queues<B> {
     /// Whether a frame for `label` goes on at once, as nobody waits who would come first.
     fn goes_on(&mut self, label: Label) -> bool;
 
-    /// Takes a frame that does not.
-    fn push(&mut self, arrival: Arrival<B>);
+    /// The place for a frame of so many bytes that does not, which is filled before anything else is asked;
+    /// none, if it is lost.
+    fn push(&mut self, label: Label, bytes: usize) -> Option<&mut Option<Arrival<B>>>;
 
     /// The frame that goes on now, or the next piece of one; none, if nobody may at present.
     fn next(&mut self) -> Option<&mut Arrival<B>>;
@@ -129,7 +130,7 @@ impl<B> Queues<B> for Direct {
         true
     }
 
-    fn push(&mut self, _: Arrival<B>) {
+    fn push(&mut self, _: Label, _: usize) -> Option<&mut Option<Arrival<B>>> {
         unreachable!("every frame goes on at once")
     }
 
@@ -156,8 +157,9 @@ impl<B, Q: Queues<B>> Queues<B> for Option<Q> {
         self.as_mut().is_none_or(|queues| queues.goes_on(label))
     }
 
-    fn push(&mut self, arrival: Arrival<B>) {
-        self.as_mut().expect("without queues every frame goes on at once").push(arrival);
+    #[inline]
+    fn push(&mut self, label: Label, bytes: usize) -> Option<&mut Option<Arrival<B>>> {
+        self.as_mut().expect("without queues every frame goes on at once").push(label, bytes)
     }
 
     #[inline]
@@ -275,11 +277,13 @@ impl<N: Nic> Stack<N> {
         let located = if application.filters_segments() { None } else { self.locate(&received) };
         let label = self.label_of(application, located.as_ref(), &received);
         let bytes = chain_len(&received.frame);
-        let mut arrival = Arrival { received, located, label, bytes, left: bytes, piece_max: usize::MAX };
         if queues.goes_on(label) {
-            return self.input(application, &mut arrival);
+            let arrival = Arrival { received, located, label, bytes, left: bytes, piece_max: usize::MAX };
+            return self.input(application, &mut { arrival });
         }
-        queues.push(arrival);
+        if let Some(place) = queues.push(label, bytes) {
+            *place = Some(Arrival { received, located, label, bytes, left: bytes, piece_max: usize::MAX });
+        }
     }
 
     /// For whom a frame is.

@@ -48,7 +48,7 @@ pub struct Machine<A> {
 /// Queues by label, of which a random one is served next, or none for a while.
 pub struct Lottery {
     random: Random,
-    waiting: BTreeMap<u32, VecDeque<Arrival<Memory>>>,
+    waiting: BTreeMap<u32, VecDeque<Option<Arrival<Memory>>>>,
     /// What is served, by its label.
     present: Option<(u32, Arrival<Memory>)>,
     now: Instant,
@@ -72,9 +72,11 @@ impl Queues<Memory> for Lottery {
         self.waiting.is_empty() && self.random.chance(20)
     }
 
-    fn push(&mut self, arrival: Arrival<Memory>) {
+    fn push(&mut self, label: Label, _: usize) -> Option<&mut Option<Arrival<Memory>>> {
         self.pushed += 1;
-        self.waiting.entry(arrival.label().0).or_default().push_back(arrival);
+        let queue = self.waiting.entry(label.0).or_default();
+        queue.push_back(None);
+        queue.back_mut()
     }
 
     fn next(&mut self) -> Option<&mut Arrival<Memory>> {
@@ -82,7 +84,7 @@ impl Queues<Memory> for Lottery {
             && arrival.left() > 0
         {
             self.cut += 1;
-            self.waiting.entry(label).or_default().push_front(arrival);
+            self.waiting.entry(label).or_default().push_front(Some(arrival));
         }
         if self.now < self.closed_until {
             return None;
@@ -93,7 +95,7 @@ impl Queues<Memory> for Lottery {
         }
         let chosen = self.random.below(self.waiting.len().max(1) as u64) as usize;
         let (&label, queue) = self.waiting.iter_mut().nth(chosen)?;
-        let mut arrival = queue.pop_front()?;
+        let mut arrival = queue.pop_front()??;
         if queue.is_empty() {
             self.waiting.remove(&label);
         }
