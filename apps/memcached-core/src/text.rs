@@ -93,7 +93,7 @@ impl<'a> Words<'a> {
 
     /// The line from the first word on, if there is one.
     #[inline]
-    fn from_first(&self) -> Option<&'a [u8]> {
+    fn rest_of_line(&self) -> Option<&'a [u8]> {
         let blanks = self.rest.iter().position(|byte| *byte != b' ')?;
         Some(&self.rest[blanks..])
     }
@@ -377,7 +377,7 @@ pub(crate) fn tell<B: Buffer>(request: &Request<'_>, sink: &mut impl Sink<B>) {
 fn tell_key<B: Buffer>(request: &Request<'_>, sink: &mut impl Sink<B>) {
     let key = match request {
         // Up to the end of the line: nobody asks for what a key begins with and finds a blank in it.
-        Request::Get { keys, .. } => keys.from_first(),
+        Request::Get { keys, .. } => keys.rest_of_line(),
         Request::Update { update, .. } => Some(update.key),
         Request::Delete { key, .. } | Request::Arithmetic { key, .. } | Request::Touch { key, .. } => {
             Some(*key)

@@ -89,31 +89,23 @@ pub(crate) struct Payers {
     handle: Handle,
     present: Cell<Activity>,
     /// Who pays by the meter as well: as long as he does, nothing need be said to it.
-    running: Cell<Running>,
-    last: Cell<Last>,
+    running: Cell<Activity>,
+    /// Who pays for the frame that came last, if no request says otherwise; its bytes.
+    last: Cell<Activity>,
+    last_bytes: Cell<u64>,
     /// By the activities' numbers.
     records: Box<[Record]>,
 }
 
-/// Who pays by the meter of the core's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Running {
-    /// Whoever its loop says.
-    Unsaid,
-    /// Nobody yet.
-    Parted,
-    Of(Activity),
-}
+/// Of who pays by the meter: whoever its loop says.
+const UNSAID: Activity = Activity(u32::MAX);
+/// Nobody yet.
+const PARTED: Activity = Activity(u32::MAX - 1);
 
-/// The frame that came last, by its bytes.
-#[derive(Clone, Copy, Debug)]
-enum Last {
-    Paid,
-    /// Nobody pays for it yet.
-    Unknown(u64),
-    /// This activity pays for it, if no request says otherwise.
-    Found(u64, Activity),
-}
+/// Of who pays for the last frame: somebody has.
+const PAID: Activity = Activity(u32::MAX);
+/// Nobody has yet, nor is it known who will.
+const UNKNOWN: Activity = Activity(u32::MAX - 1);
 
 /// A [`Consumption`] that grows.
 #[derive(Debug, Default)]
@@ -174,8 +166,9 @@ impl Payers {
     pub fn new(rules: Arc<Rules>, handle: Handle) -> Rc<Payers> {
         let records: Box<[Record]> = rules.names().map(|_| Record::default()).collect();
         handle.expect_activities(records.len() as u32);
-        let (present, running) = (Cell::new(INFRASTRUCTURE), Cell::new(Running::Unsaid));
-        Rc::new(Payers { rules, handle, present, running, last: Cell::new(Last::Paid), records })
+        let (present, running) = (Cell::new(INFRASTRUCTURE), Cell::new(UNSAID));
+        let (last, last_bytes) = (Cell::new(PAID), Cell::new(0));
+        Rc::new(Payers { rules, handle, present, running, last, last_bytes, records })
     }
 
     pub fn rules(&self) -> &Arc<Rules> {
@@ -197,16 +190,17 @@ impl Payers {
     #[inline]
     pub fn frame_came(&self, bytes: u64) {
         self.settle();
-        self.last.set(Last::Unknown(bytes));
+        self.last.set(UNKNOWN);
+        self.last_bytes.set(bytes);
     }
 
     /// Nobody else will say for whom the last frame was: what was for nobody is the infrastructure's.
     #[inline]
     pub fn settle(&self) {
         match self.last.get() {
-            Last::Paid => {}
-            Last::Unknown(_) => self.charge(INFRASTRUCTURE),
-            Last::Found(_, activity) => self.charge(activity),
+            PAID => {}
+            UNKNOWN => self.charge(INFRASTRUCTURE),
+            found => self.charge(found),
         }
     }
 
@@ -215,26 +209,26 @@ impl Payers {
     pub fn attribute(&self, label: Label) {
         let activity = activity_of(label);
         match self.last.get() {
-            Last::Unknown(bytes) if label.0 & BY_REQUEST != 0 => {
+            UNKNOWN if label.0 & BY_REQUEST != 0 => {
                 // Somebody else's work is over; so is that for one who may be another from here on.
-                if label.0 & SETTLED == 0 || self.running.get() != Running::Of(activity) {
+                if label.0 & SETTLED == 0 || self.running.get() != activity {
                     self.part();
                 }
-                self.last.set(Last::Found(bytes, activity));
+                self.last.set(activity);
             }
-            Last::Found(_, of_last) if of_last == activity => {}
-            Last::Found(_, of_last) => {
-                self.charge(of_last);
+            UNKNOWN | PAID => self.charge(activity),
+            found if found == activity => {}
+            found => {
+                self.charge(found);
                 self.charge(activity);
             }
-            Last::Unknown(_) | Last::Paid => self.charge(activity),
         }
     }
 
     /// Whoever has worked so far has paid for it; somebody will say who pays for what follows.
     fn part(&self) {
         self.handle.part();
-        self.running.set(Running::Parted);
+        self.running.set(PARTED);
     }
 
     /// Frames are taken from now on that are put into queues: [`Payers::put_away`] ends it.
@@ -245,10 +239,8 @@ impl Payers {
     /// The last frame has to wait: whoever is to pay for it will be known when it is read, if requests say.
     #[inline]
     pub fn postpone(&self, label: Label) {
-        if let (Last::Unknown(bytes) | Last::Found(bytes, _), 0) =
-            (self.last.replace(Last::Paid), label.0 & BY_REQUEST)
-        {
-            self.record(activity_of(label)).received.add(bytes);
+        if self.last.replace(PAID) != PAID && label.0 & BY_REQUEST == 0 {
+            self.record(activity_of(label)).received.add(self.last_bytes.get());
         }
     }
 
@@ -257,7 +249,7 @@ impl Payers {
     pub fn put_away(&self, now_ns: u64, frames: &[u64]) {
         let counts = frames.iter().enumerate();
         self.handle.divide(now_ns, counts.map(|(number, frames)| (Activity(number as u32), *frames)));
-        self.running.set(Running::Parted);
+        self.running.set(PARTED);
     }
 
     /// A frame that had to wait for so long is read.
@@ -266,7 +258,8 @@ impl Payers {
         self.settle();
         self.record(activity_of(label)).queued_ns.update(|before| before + waited_ns);
         if label.0 & BY_REQUEST != 0 {
-            self.last.set(Last::Unknown(bytes));
+            self.last.set(UNKNOWN);
+            self.last_bytes.set(bytes);
         }
     }
 
@@ -283,7 +276,7 @@ impl Payers {
     pub fn pay(&self, now_ns: u64) {
         self.settle();
         self.handle.part_at(now_ns);
-        self.running.set(Running::Parted);
+        self.running.set(PARTED);
     }
 
     /// Who paid last.
@@ -293,6 +286,7 @@ impl Payers {
     }
 
     /// A frame of so many bytes leaves.
+    #[inline]
     pub fn frame_leaves(&self, bytes: u64) {
         self.settle();
         self.record(self.present.get()).sent.add(bytes);
@@ -326,9 +320,9 @@ impl Payers {
     /// All that there was to do is done; what follows is for nobody.
     pub fn end(&self) {
         self.settle();
-        if self.running.get() != Running::Unsaid {
+        if self.running.get() != UNSAID {
             self.charge(INFRASTRUCTURE);
-            self.running.set(Running::Unsaid);
+            self.running.set(UNSAID);
         }
     }
 
@@ -367,13 +361,13 @@ impl Payers {
 impl Payer for Payers {
     #[inline]
     fn charge(&self, activity: Activity) {
-        if self.running.get() != Running::Of(activity) {
+        if self.running.get() != activity {
             self.handle.charge(activity);
             self.present.set(activity);
-            self.running.set(Running::Of(activity));
+            self.running.set(activity);
         }
-        if let Last::Unknown(bytes) | Last::Found(bytes, _) = self.last.replace(Last::Paid) {
-            self.record(activity).received.add(bytes);
+        if self.last.replace(PAID) != PAID {
+            self.record(activity).received.add(self.last_bytes.get());
         }
     }
 
