@@ -65,7 +65,7 @@ impl SharedPages {
         (first, 1 + (1..most).take_while(goes_on).count() as u64)
     }
 
-    /// Has these pages from now on, which `pages` has mapped at `address`, zeroed: what is in them is brought.
+    /// Has these pages from now on, which `pages` has mapped at `address`, zeroed: it brings what is in them.
     pub(super) fn bring(&self, pages: &dyn PageSource, address: u64, page: u64, piece: (u64, u64)) {
         let (frame, count) = piece;
         if let Some(file) = &self.file {
