@@ -96,7 +96,8 @@ mod tests {
                 } else {
                     let is_used = |frame: u64| !frame.is_multiple_of(count + 1);
                     let dropped: Vec<u64> = kept.drop_unused(is_used).into_iter().flatten().collect();
-                    let expected: Vec<u64> = model.values().copied().filter(|frame| !is_used(*frame)).collect();
+                    let all = model.values().copied();
+                    let expected: Vec<u64> = all.filter(|frame| !is_used(*frame)).collect();
                     prop_assert_eq!(dropped, expected);
                     model.retain(|_, frame| is_used(*frame));
                 }

@@ -208,8 +208,8 @@ impl MappedRegion {
     }
 }
 
-/// Pages of files that never change, program text above all: all processes have the same, and those that begin
-/// later find them there.
+/// Pages of files that never change, program text above all: all processes have the same, and those that
+/// begin later find them there.
 impl MappedRegion {
     /// The name of the page at `offset`, and how many pages from there on have names.
     fn names(&self, offset: u64) -> Option<(u64, u64)> {

@@ -1,5 +1,5 @@
-//! The pages that are there, and what was asked of them last: calls of a program touch the same few places, its
-//! stack and a heap, over and over.
+//! The pages that are there, and what was asked of them last: calls of a program touch the same few places,
+//! its stack and a heap, over and over.
 
 use super::{RangeMap, Run};
 use core::cell::Cell;
