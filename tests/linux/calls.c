@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -56,6 +58,8 @@ static void files(void) {
 	printf("= links %ld\n", (long)status.st_nlink);
 	say("ftruncate", ftruncate(fd, 7));
 	say("read at the end", pread(fd, bytes, 5, 7));
+	say("write nothing from nowhere", write(fd, NULL, 0));
+	say("read nothing to nowhere", read(fd, NULL, 0));
 	int twin = dup(fd);
 	lseek(fd, 3, SEEK_SET);
 	say("a twin's position", lseek(twin, 0, SEEK_CUR));
@@ -97,6 +101,97 @@ static void files(void) {
 	fd = open("/dev/zero", O_RDONLY);
 	say("zeros", read(fd, bytes, 9));
 	say("full", write(open("/dev/full", O_WRONLY), "x", 1));
+}
+
+/* What was told of changed files, a line each. */
+static void told(int fd) {
+	char bytes[4096] __attribute__((aligned(8)));
+	ssize_t count = read(fd, bytes, sizeof bytes);
+	say("bytes told", count);
+	for (char *at = bytes; at < bytes + count;) {
+		struct inotify_event *event = (void *)at;
+		printf("= watch %d mask %x name %u `%s`\n", event->wd, event->mask, event->len,
+		       event->len ? event->name : "");
+		at += sizeof *event + event->len;
+	}
+}
+
+static void notices(void) {
+	int events = IN_ALL_EVENTS & ~IN_ACCESS;
+	int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	mkdir("watched", 0700);
+	say("nothing told", read(fd, NULL, 0));
+	say("watch", inotify_add_watch(fd, "watched", events));
+	say("watch nothing", inotify_add_watch(fd, "unwatched", events));
+	say("watch for nothing", inotify_add_watch(fd, "watched", 0));
+	say("watch what is no directory", inotify_add_watch(fd, "/proc/self/exe", events | IN_ONLYDIR));
+	say("watch by something else", inotify_add_watch(1, "watched", events));
+	int file = open("watched/file", O_CREAT | O_RDWR, 0600);
+	write(file, "1", 1);
+	write(file, "2", 1);
+	say("watch", inotify_add_watch(fd, "watched/file", IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF));
+	told(fd);
+	fchmod(file, 0644);
+	ftruncate(file, 0);
+	struct pollfd ready = {fd, POLLIN};
+	say("poll", poll(&ready, 1, 0));
+	told(fd);
+	link("watched/file", "watched/other");
+	rename("watched/file", "watched/third");
+	rename("watched/third", "outside");
+	mkdir("watched/inner", 0700);
+	symlink("x", "watched/link");
+	told(fd);
+	unlink("watched/other");
+	unlink("outside");
+	told(fd);
+	close(file);
+	told(fd);
+	say("end a watch", inotify_rm_watch(fd, 1));
+	say("end a watch again", inotify_rm_watch(fd, 1));
+	told(fd);
+	rmdir("watched/inner");
+	unlink("watched/link");
+	told(fd);
+	say("watch once", inotify_add_watch(fd, "watched", IN_DELETE_SELF | IN_CREATE | IN_ONESHOT));
+	close(open("watched/file", O_CREAT | O_WRONLY, 0600));
+	unlink("watched/file");
+	say("rmdir", rmdir("watched"));
+	told(fd);
+	say("read too little", read(fd, &ready, 4));
+	close(fd);
+}
+
+static void limits(void) {
+	close_range(3, ~0U, 0);
+	struct rlimit limit = {16, 32}, before;
+	say("setrlimit", setrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = 40;
+	say("setrlimit of more than may be", setrlimit(RLIMIT_NOFILE, &limit));
+	limit = (struct rlimit){1UL << 30, 1UL << 30};
+	say("setrlimit of more than there is", setrlimit(RLIMIT_NOFILE, &limit));
+	say("setrlimit of nothing", setrlimit(77, &limit));
+	limit = (struct rlimit){4096, 8192};
+	say("prlimit", prlimit(getpid(), RLIMIT_MEMLOCK, &limit, NULL));
+	say("prlimit of nobody", prlimit(1 << 21, RLIMIT_NOFILE, NULL, &before));
+	say("getrlimit", getrlimit(RLIMIT_MEMLOCK, &before));
+	printf("= limit %ld %ld\n", (long)before.rlim_cur, (long)before.rlim_max);
+	int count = 0;
+	while (open("/dev/null", O_RDONLY) >= 0)
+		count++;
+	say("no more descriptors", -1);
+	say("descriptors", count);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(getrlimit(RLIMIT_NOFILE, &before) == 0 ? before.rlim_cur : 1);
+	int status;
+	waitpid(child, &status, 0);
+	say("a child's limit", WEXITSTATUS(status));
+	say("dup2 beyond", dup2(0, 16));
+	say("fcntl beyond", fcntl(0, F_DUPFD, 16));
+	close_range(3, ~0U, 0);
+	limit = (struct rlimit){32, 32};
+	say("setrlimit", setrlimit(RLIMIT_NOFILE, &limit));
 }
 
 static void attributes(void) {
@@ -573,5 +668,7 @@ int main(int count, char **arguments) {
 	threads();
 	memory();
 	processes(self);
+	notices();
+	limits();
 	return 0;
 }

@@ -34,8 +34,7 @@ impl Tests {
     /// # Errors
     /// If it cannot be read, or a line has no command.
     pub fn read(path: &Path) -> Result<Tests> {
-        let text =
-            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let test = |line: &str| {
             let (name, command) = line.split_once('\t').with_context(|| {
                 format!("{}: `{line}`: expected a name, a tab and a command", path.display())

@@ -70,7 +70,9 @@ fn fetch(suite: &Suite<'_>) -> Result<()> {
     fetched("download", &suite.description.packages)?;
     for name in &suite.description.sources {
         let found = matching(&suite.home, &format!("{name}_"), ".dsc")?;
-        finish(Command::new("dpkg-source").arg("--no-check").arg("-x").arg(found).arg(suite.home.join(name)))?;
+        finish(
+            Command::new("dpkg-source").arg("--no-check").arg("-x").arg(found).arg(suite.home.join(name)),
+        )?;
     }
     for name in &suite.description.packages {
         let found = matching(&suite.home, &format!("{name}_"), ".deb")?;

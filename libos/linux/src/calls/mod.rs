@@ -1,5 +1,6 @@
 //! What answers the calls that are about no descriptor.
 
+pub mod limits;
 pub mod memory;
 pub mod processes;
 pub mod signals;

@@ -12,6 +12,7 @@ mod inet;
 pub(crate) mod local;
 pub(crate) mod locks;
 mod node;
+mod notice;
 mod open;
 mod pipe;
 mod ready;
