@@ -5,6 +5,9 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -160,6 +163,54 @@ static void notices(void) {
 	told(fd);
 	say("read too little", read(fd, &ready, 4));
 	close(fd);
+}
+
+/* The loopback's addresses, and whether the machine has others: these are its own. */
+static void interfaces(void) {
+	struct ifaddrs *all = NULL;
+	say("getifaddrs", getifaddrs(&all));
+	for (struct ifaddrs *each = all; each; each = each->ifa_next) {
+		char text[64] = "";
+		/* Computers may be without IPv6. */
+		if (strcmp(each->ifa_name, "lo") != 0 || !each->ifa_addr || each->ifa_addr->sa_family == AF_INET6)
+			continue;
+		int family = each->ifa_addr->sa_family;
+		if (family == AF_INET)
+			inet_ntop(family, &((struct sockaddr_in *)each->ifa_addr)->sin_addr, text, sizeof text);
+		printf("= %s %d %s up %d\n", each->ifa_name, family, text, !!(each->ifa_flags & IFF_UP));
+		if (family == AF_INET) {
+			inet_ntop(family, &((struct sockaddr_in *)each->ifa_netmask)->sin_addr, text, sizeof text);
+			printf("= mask %s\n", text);
+		}
+	}
+	freeifaddrs(all);
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0);
+	struct sockaddr_nl own = {AF_NETLINK};
+	socklen_t length = sizeof own;
+	say("bind", bind(fd, (void *)&own, sizeof own));
+	say("getsockname", getsockname(fd, (void *)&own, &length));
+	say("its port is the process", own.nl_pid == getpid());
+	struct { struct nlmsghdr head; char more[64]; } message = {{NLMSG_LENGTH(16), 12345, NLM_F_REQUEST, 7}};
+	say("ask for nothing known", send(fd, &message, message.head.nlmsg_len, 0));
+	say("recv", recv(fd, &message, sizeof message, MSG_DONTWAIT) > 0);
+	say("is refused", message.head.nlmsg_type == NLMSG_ERROR && message.head.nlmsg_seq == 7);
+	say("recv", recv(fd, &message, sizeof message, MSG_DONTWAIT));
+	say("netlink of nothing", socket(AF_NETLINK, SOCK_RAW, 200));
+	say("netlink streams", socket(AF_NETLINK, SOCK_STREAM, 0));
+	close(fd);
+}
+
+static void priorities(void) {
+	errno = 0;
+	say("getpriority", getpriority(PRIO_PROCESS, 0));
+	say("setpriority", setpriority(PRIO_PROCESS, getpid(), 7));
+	say("getpriority", getpriority(PRIO_PROCESS, getpid()));
+	say("setpriority beyond", setpriority(PRIO_PROCESS, 0, -30));
+	say("getpriority", getpriority(PRIO_PROCESS, 0));
+	errno = 0;
+	say("of nobody", getpriority(PRIO_PROCESS, 1 << 21));
+	say("of nothing", getpriority(9, 0));
+	setpriority(PRIO_PROCESS, 0, 0);
 }
 
 static void limits(void) {
@@ -669,6 +720,8 @@ int main(int count, char **arguments) {
 	memory();
 	processes(self);
 	notices();
+	interfaces();
+	priorities();
 	limits();
 	return 0;
 }

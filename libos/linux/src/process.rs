@@ -145,6 +145,8 @@ pub struct Process {
     pub(crate) started_ns: u64,
     /// The program that it runs.
     pub program: RefCell<RunningProgram>,
+    /// How nice it is.
+    pub(crate) niceness: Cell<i32>,
     /// Its limits.
     pub(crate) limits: RefCell<Limits>,
 }
@@ -183,6 +185,7 @@ impl Process {
             timers: RefCell::default(),
             started_ns: nom_sys::time::now_ns(),
             program: RefCell::default(),
+            niceness: Cell::new(0),
             limits: RefCell::default(),
         });
         family.add(process.clone());
@@ -213,6 +216,7 @@ impl Process {
             timers: RefCell::default(),
             started_ns: nom_sys::time::now_ns(),
             program: self.program.clone(),
+            niceness: self.niceness.clone(),
             limits: self.limits.clone(),
         });
         self.family.add(process.clone());

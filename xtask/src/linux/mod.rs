@@ -18,6 +18,7 @@ use differs::{Compared, Differs};
 use nom_build::Project;
 use nom_build::debian::{self, Tool};
 use run::{Place, Tests};
+pub use sources::Unobtainable;
 use std::path::PathBuf;
 
 /// How often a test runs in a machine that seems to differ: a busy computer makes tests late.
@@ -71,7 +72,7 @@ pub fn run(project: &Project, options: &Options) -> Result<Counts> {
     if let Some(unknown) = options.suites.iter().find(|name| !known.contains(name)) {
         bail!("no suite `{unknown}` in tests/linux/suites: there are {}", known.join(", "));
     }
-    debian::set_up(&TOOLS)?;
+    debian::set_up(&TOOLS).context(Unobtainable)?;
     let is_quick = options.suites.is_empty() && !options.all;
     let chosen = if options.suites.is_empty() { &known } else { &options.suites };
     let mut counts = Counts::default();
@@ -110,7 +111,17 @@ impl Suite<'_> {
             std::fs::write(&self.list, text)
                 .with_context(|| format!("cannot write {}", self.list.display()))?;
         }
-        Ok(self.report(&compared, &Differs::read(&self.list)?, options.show))
+        let listed = Differs::read(&self.list)?;
+        let counts = self.report(&compared, &listed, options.show);
+        if !is_quick && options.test.is_none() {
+            let (said, found) = (self.description.passes, compared.linux.passed().count());
+            println!(
+                "{}.toml says that {said} pass on Linux: {found}; {} are listed",
+                self.name,
+                listed.count()
+            );
+        }
+        Ok(counts)
     }
 
     /// The tests that are to run.
@@ -148,5 +159,37 @@ impl Suite<'_> {
         }
         println!("{}: {on_linux} pass on Linux, {passed} of these in a machine", self.name);
         Counts { passed: passed as u64, failed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The row of a suite in docs/linux.md: title, tests that pass on Linux, those that pass in a machine, and
+    /// how many of a hundred that is.
+    fn row(name: &str, description: &Description, differs: usize) -> String {
+        let passes = description.passes;
+        let there = passes - differs;
+        let percent = there * 1000 / passes;
+        format!(
+            "| {name} | {} | {passes} | {there} | {}.{}% |",
+            description.title,
+            percent / 10,
+            percent % 10
+        )
+    }
+
+    #[test]
+    fn documents_say_of_each_suite_what_its_lists_say() {
+        let root = Project::find().expect("a checkout").root().to_owned();
+        let directory = root.join("tests/linux/suites");
+        let page = std::fs::read_to_string(root.join("docs/linux.md")).expect("docs/linux.md");
+        for name in description::names(&directory).expect("suites") {
+            let description = Description::read(&directory.join(format!("{name}.toml"))).expect("read");
+            let differs = Differs::read(&directory.join(format!("{name}.differs"))).expect("read");
+            let row = row(&name, &description, differs.count());
+            assert!(page.lines().any(|line| line.starts_with(&row)), "docs/linux.md lacks `{row}`");
+        }
     }
 }

@@ -29,16 +29,26 @@ pub fn set_up(suite: &Suite<'_>) -> Result<()> {
         let name: &'static str = name.clone().leak();
         Tool { package: name, probe: vec![name].leak() }
     };
-    debian::set_up(&description.tools.iter().map(tool).collect::<Vec<_>>())?;
+    debian::set_up(&description.tools.iter().map(tool).collect::<Vec<_>>()).context(Unobtainable)?;
     if home.exists() {
         fs::remove_dir_all(home).with_context(|| format!("cannot remove {}", home.display()))?;
     }
     fs::create_dir_all(home).with_context(|| format!("cannot make {}", home.display()))?;
     if !description.sources.is_empty() || !description.packages.is_empty() {
-        fetch(suite)?;
+        fetch(suite).context(Unobtainable)?;
     }
     build(suite)?;
     fs::write(&stamp, key).with_context(|| format!("cannot write {}", stamp.display()))
+}
+
+/// A suite cannot be fetched, or built with what there is here.
+#[derive(Debug)]
+pub struct Unobtainable;
+
+impl std::fmt::Display for Unobtainable {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "the sources of suites cannot be fetched here")
+    }
 }
 
 /// apt-get with lists of its own.

@@ -2,6 +2,7 @@
 
 pub mod limits;
 pub mod memory;
+pub mod priority;
 pub mod processes;
 pub mod signals;
 pub mod system;

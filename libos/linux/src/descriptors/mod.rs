@@ -11,6 +11,7 @@ mod epoll;
 mod inet;
 pub(crate) mod local;
 pub(crate) mod locks;
+mod netlink;
 mod node;
 mod notice;
 mod open;

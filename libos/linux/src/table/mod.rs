@@ -75,6 +75,7 @@ impl SystemCall {
 pub const PARTS: &[&[SystemCall]] = &[
     calls::limits::ROWS,
     calls::memory::ROWS,
+    calls::priority::ROWS,
     calls::processes::ROWS,
     calls::threads::ROWS,
     calls::signals::ROWS,
