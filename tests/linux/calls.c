@@ -200,6 +200,35 @@ static void interfaces(void) {
 	close(fd);
 }
 
+/* Addresses of TCP sockets that others have already, or that are nobody's. */
+static void addresses(void) {
+	int one = 1, first = socket(AF_INET, SOCK_STREAM, 0), second = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in own = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}, foreign = {AF_INET, htons(7777)};
+	socklen_t length = sizeof own;
+	foreign.sin_addr.s_addr = inet_addr("198.51.100.7");
+	say("bind to no own address", bind(first, (void *)&foreign, sizeof foreign));
+	say("bind to any port", bind(first, (void *)&own, sizeof own));
+	say("getsockname", getsockname(first, (void *)&own, &length));
+	say("has a port before it listens", own.sin_port != 0);
+	say("bind to the same", bind(second, (void *)&own, sizeof own));
+	setsockopt(second, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	say("bind to the same, alone", bind(second, (void *)&own, sizeof own));
+	close(first);
+	say("bind to the same when it is free", bind(second, (void *)&own, sizeof own));
+	first = socket(AF_INET, SOCK_STREAM, 0);
+	setsockopt(first, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	say("bind both", bind(first, (void *)&own, sizeof own));
+	say("listen", listen(second, 5));
+	say("listen both", listen(first, 5));
+	close(first);
+	first = socket(AF_INET, SOCK_STREAM, 0);
+	setsockopt(first, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	say("bind to who listens", bind(first, (void *)&own, sizeof own));
+	say("bind again", bind(second, (void *)&own, sizeof own));
+	close(first);
+	close(second);
+}
+
 static void priorities(void) {
 	errno = 0;
 	say("getpriority", getpriority(PRIO_PROCESS, 0));
@@ -721,6 +750,7 @@ int main(int count, char **arguments) {
 	processes(self);
 	notices();
 	interfaces();
+	addresses();
 	priorities();
 	limits();
 	return 0;
