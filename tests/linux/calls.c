@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/netlink.h>
@@ -14,6 +15,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
@@ -272,6 +274,42 @@ static void limits(void) {
 	close_range(3, ~0U, 0);
 	limit = (struct rlimit){32, 32};
 	say("setrlimit", setrlimit(RLIMIT_NOFILE, &limit));
+/* What was written in pieces that fit no page is read so, with holes between. */
+}
+
+static void pieces_of_files(void) {
+	enum { BYTES = 300000 };
+	unsigned char *written = malloc(BYTES), *read_back = malloc(BYTES);
+	for (int i = 0; i < BYTES; i++)
+		written[i] = i * 7 + i / 4096;
+	int fd = open("pieces", O_CREAT | O_RDWR | O_TRUNC, 0600);
+	for (int at = 0, len = 1; at < BYTES; at += len, len = (len * 5) % 70001 + 1)
+		pwrite(fd, written + at, len < BYTES - at ? len : BYTES - at, at);
+	say("read as a whole", pread(fd, read_back, BYTES, 0));
+	say("the same", memcmp(written, read_back, BYTES));
+	say("behind a hole", pwrite(fd, written, 5000, 2 * BYTES + 123));
+	memset(read_back, 1, BYTES);
+	say("the hole", pread(fd, read_back, BYTES, BYTES));
+	int zeros = 0;
+	for (int i = 0; i < BYTES; i++)
+		zeros += read_back[i] == 0;
+	say("is zeros", zeros);
+	say("up to the end", pread(fd, read_back, BYTES, 2 * BYTES));
+	say("the same behind it", memcmp(written, read_back + 123, 5000));
+	say("at the end, to nowhere", pread(fd, NULL, 9, 3 * BYTES));
+	say("to nowhere", pread(fd, NULL, 9, 0));
+	say("from nowhere", pwrite(fd, NULL, 9, 0));
+	say("nothing to nowhere", pread(fd, NULL, 0, 0));
+	int directory = open(".", O_RDONLY);
+	say("a directory", pread(directory, read_back, 9, 0));
+	close(directory);
+	unsigned char *mapped = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE, fd, 0);
+	say("a file from what is mapped of it", pwrite(fd, mapped + 4096, 5000, 100));
+	say("is there", pread(fd, read_back, 5000, 100) + memcmp(read_back, written + 4096, 5000));
+	munmap(mapped, BYTES);
+	close(fd);
+	free(written);
+	free(read_back);
 }
 
 static void attributes(void) {
@@ -724,6 +762,72 @@ static void processes(const char *self) {
 	say("parent", getppid() >= 0);
 }
 
+/* The functions that need no call say what the calls say, in one order with them. */
+static void clocks(void) {
+	static const int numbers[] = {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME_COARSE,
+		CLOCK_MONOTONIC_COARSE, CLOCK_BOOTTIME, CLOCK_TAI, CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID};
+	void *library = dlopen("linux-vdso.so.1", RTLD_NOW | RTLD_NOLOAD);
+	int (*get)(int, struct timespec *) = library ? dlvsym(library, "__vdso_clock_gettime", "LINUX_2.6") : NULL;
+	int (*day)(void *, void *) = library ? dlvsym(library, "__vdso_gettimeofday", "LINUX_2.6") : NULL;
+	time_t (*seconds)(time_t *) = library ? dlvsym(library, "__vdso_time", "LINUX_2.6") : NULL;
+	int (*resolution)(int, struct timespec *) =
+		library ? dlvsym(library, "__vdso_clock_getres", "LINUX_2.6") : NULL;
+	int (*place)(unsigned *, unsigned *, void *) = library ? dlvsym(library, "__vdso_getcpu", "LINUX_2.6") : NULL;
+	say("vDSO", library && get && day && seconds && resolution && place ? 0 : -2);
+	say("no such version", library && !dlvsym(library, "__vdso_time", "LINUX_2.5"));
+	say("its address is told", getauxval(AT_SYSINFO_EHDR) != 0);
+	if (!library || !get || !day || !seconds || !resolution || !place)
+		return;
+	for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+		struct timespec times[3];
+		int turns = 0;
+		for (int turn = 0; turn < 2000; turn++) {
+			syscall(SYS_clock_gettime, numbers[i], &times[0]);
+			get(numbers[i], &times[1]);
+			syscall(SYS_clock_gettime, numbers[i], &times[2]);
+			long long ns[3];
+			for (int j = 0; j < 3; j++)
+				ns[j] = times[j].tv_sec * 1000000000LL + times[j].tv_nsec;
+			int is_good = times[1].tv_nsec >= 0 && times[1].tv_nsec < 1000000000;
+			turns += is_good && ns[0] <= ns[1] && ns[1] <= ns[2];
+		}
+		say("in order with the call", turns);
+		struct timespec own = {9, 9}, calls = {8, 8};
+		say("resolution", resolution(numbers[i], &own));
+		syscall(SYS_clock_getres, numbers[i], &calls);
+		say("the same resolution", own.tv_sec == calls.tv_sec && own.tv_nsec == calls.tv_nsec);
+	}
+	struct timespec time;
+	say("no such clock by function", get(99, &time));
+	say("nor its resolution", resolution(99, &time));
+	struct timeval before, now, after;
+	int minutes[2] = {7, 7};
+	syscall(SYS_gettimeofday, &before, NULL);
+	say("the time of day", day(&now, minutes));
+	syscall(SYS_gettimeofday, &after, NULL);
+	say("in order", !timercmp(&now, &before, <) && !timercmp(&after, &now, <) && now.tv_usec < 1000000);
+	say("no zone", minutes[0] == 0 && minutes[1] == 0);
+	say("nothing asked", day(NULL, NULL));
+	time_t first = syscall(SYS_time, NULL), stored = 0, second = seconds(&stored), third = syscall(SYS_time, NULL);
+	say("seconds", first <= second && second <= third && stored == second && seconds(NULL) >= second);
+	unsigned processor = ~0U, node = ~0U;
+	say("processor", place(&processor, &node, NULL));
+	say("there is one", processor < 4096 && node < 4096);
+	say("neither asked", place(NULL, NULL, NULL));
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512] = "", found[512] = "";
+	while (maps && fgets(line, sizeof line, maps))
+		if (strstr(line, "[vdso]"))
+			strcpy(found, line);
+	say("it is among the mappings", strstr(found, " r-xp ") != NULL);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(get(CLOCK_MONOTONIC, &time) == 0 ? 5 : 6);
+	int status = 0;
+	waitpid(child, &status, 0);
+	say("a child has it", WEXITSTATUS(status));
+}
+
 int main(int count, char **arguments) {
 	if (count == 3 && strcmp(arguments[1], "child") == 0) {
 		printf("%s %s\n", arguments[2], getenv("KEY"));
@@ -737,6 +841,7 @@ int main(int count, char **arguments) {
 	chdir("/tmp");
 	close_range(3, ~0U, 0);
 	files();
+	pieces_of_files();
 	attributes();
 	pipes();
 	watch();
@@ -747,6 +852,7 @@ int main(int count, char **arguments) {
 	timers();
 	threads();
 	memory();
+	clocks();
 	processes(self);
 	notices();
 	interfaces();

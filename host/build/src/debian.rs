@@ -48,7 +48,7 @@ pub const CLIENTS: [Tool; 4] = [
 ];
 
 /// Programs of Linux that run unchanged in a machine (docs/linux.md), and their own clients.
-pub const PROGRAMS: [Tool; 9] = [
+pub const PROGRAMS: [Tool; 12] = [
     Tool::new("memcached", &["memcached"]),
     Tool::new("redis-server", &["redis-server"]),
     Tool::new("redis-tools", &["redis-benchmark"]),
@@ -58,6 +58,9 @@ pub const PROGRAMS: [Tool; 9] = [
     Tool::new("sqlite3", &["sqlite3"]),
     Tool::new("docker-registry", &["docker-registry"]),
     Tool::new("python3", &["/usr/bin/python3", "-c", "import asyncio, http.server"]),
+    Tool::new("busybox-static", &["/bin/busybox", "true"]),
+    Tool::new("nodejs", &["node"]),
+    Tool::new("openjdk-17-jdk-headless", &["javac"]),
 ];
 
 /// What lends and advertises addresses in tests, and asks for neighbours.

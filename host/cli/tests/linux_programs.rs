@@ -56,6 +56,23 @@ fn a_shell_runs_pipelines_and_waits_for_its_children() {
     assert!(counted.and_then(|count| count.parse::<u32>().ok()).is_some_and(|count| count > 5), "{said}");
 }
 
+/// One static program that is all of them: its shell calls itself by `/proc/self/exe`.
+#[test]
+fn busybox_runs_a_pipeline_of_its_own_applets() {
+    let busybox = "/bin/busybox";
+    if !Path::new(busybox).exists() {
+        eprintln!("skipped: there is no {busybox}: apt-get install busybox-static");
+        return;
+    }
+    let script = "seq 1 1000 | awk '{s += $1} END {print s}'; echo nom | md5sum | cut -c1-8; \
+                  mkdir /tmp/a; echo b >/tmp/a/b; tar -C /tmp -c a | tar -t; exit 5";
+    let (status, said) = run(&[busybox, "--", "sh", "-c", script]);
+    assert_eq!(status, Some(5), "{said}");
+    assert!(said.contains("\n500500\n"), "{said}");
+    assert!(said.contains("\na/b\n"), "{said}");
+    assert!(said.contains("\n8cad4fee\n"), "{said}");
+}
+
 #[test]
 fn bash_runs_pipelines_and_substitutes_processes() {
     let script = "for i in 1 2 3; do echo $i; done | sort -r | (read most; echo most $most); \

@@ -244,3 +244,49 @@ fn a_static_server_in_go_serves() {
     server.wait_for(GET, "go: /hello\n");
     server.load(0, "/");
 }
+
+/// V8 compiles while it runs, with several threads.
+#[test]
+fn node_serves_with_its_own_library() {
+    let site = Site::new();
+    let path = site.write("serve.js", include_str!("linux/serve.js")).display().to_string();
+    let program = ["/usr/bin/node", &path];
+    let options = format!("-m 1G --include {path}");
+    let Some(server) = Server::start(site, "nodejs", &[80], &options, &program) else { return };
+    server.wait_for(GET, "node: /hello\n");
+    assert!(server.get(0, "/compute").ends_with("node: 6765\n"));
+    server.load(0, "/");
+}
+
+/// The JVM catches signals of its own, reserves memory that it never touches, and compiles while it runs.
+#[test]
+fn java_serves_with_four_threads() {
+    let Some(home) = java_home() else { return };
+    let site = Site::new();
+    site.write("Serve.java", include_str!("linux/Serve.java"));
+    let mut compile = site.command(&format!("{home}/bin/javac"));
+    let output = compile.arg("Serve.java").output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    // What it loads by itself; among it what finds `libjvm.so` because that is loaded before.
+    let parts = "server modules jvm.cfg tzdb.dat libjava.so libjimage.so libnet.so libnio.so libzip.so \
+                 libextnet.so libverify.so libattach.so";
+    let parts = parts.split(' ').map(|part| format!(" --include {home}/lib/{part}"));
+    let parts: String = parts.collect();
+    let classes = site.path().display().to_string();
+    let options = format!("-m 2G --include {home}/conf{parts} --include {classes}/Serve.class");
+    let program = [&format!("{home}/bin/java"), "-Xmx64m", "-cp", &classes, "Serve"];
+    let server = Server::start(site, "openjdk-17-jdk-headless", &[80], &options, &program);
+    let server = server.expect("it is there");
+    server.wait_for(GET, "java: /hello\n");
+    assert!(server.get(0, "/compute").ends_with("java: 65536000 bytes\n"));
+    server.load(0, "/");
+}
+
+/// Where a JVM is with its compiler, if there is one.
+fn java_home() -> Option<String> {
+    if !is_there("openjdk-17-jdk-headless", "/usr/bin/javac") {
+        return None;
+    }
+    let compiler = std::fs::canonicalize("/usr/bin/javac").expect("it is there");
+    compiler.ancestors().nth(2).map(|home| home.display().to_string())
+}

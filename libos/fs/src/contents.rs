@@ -2,9 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use core::ops::Range;
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
+
+/// What is in a hole.
+static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
 type Page = Box<[u8; PAGE as usize]>;
 
@@ -57,27 +61,50 @@ impl Contents {
 
     /// Copies from `offset`; says how much there was.
     pub fn read(&self, offset: u64, target: &mut [u8]) -> usize {
-        let count = self.len.saturating_sub(offset).min(target.len() as u64) as usize;
         let mut done = 0;
-        while done < count {
-            let at = offset + done as u64;
-            let within = (at % PAGE) as usize;
-            let part = (PAGE as usize - within).min(count - done);
-            let target = &mut target[done..done + part];
-            match self.pages.get(&(at / PAGE)) {
-                Some(page) => target.copy_from_slice(&page[within..within + part]),
-                None => self.read_packed(at, target),
-            }
-            done += part;
-        }
-        count
+        self.show(offset, target.len() as u64, &mut |bytes| {
+            target[done..done + bytes.len()].copy_from_slice(bytes);
+            done += bytes.len();
+        })
     }
 
-    fn read_packed(&self, offset: u64, target: &mut [u8]) {
-        let start = offset.min(self.packed.len() as u64) as usize;
-        let there = (self.packed.len() - start).min(target.len());
-        target[..there].copy_from_slice(&self.packed[start..start + there]);
-        target[there..].fill(0);
+    /// Shows up to `len` bytes from `offset` where they lie, piece after piece; says how many there were.
+    pub fn show(&self, offset: u64, len: u64, show: &mut dyn FnMut(&[u8])) -> usize {
+        let count = self.len.saturating_sub(offset).min(len);
+        let (mut at, end) = (offset, offset + count);
+        let mut pages = self.pages.range(offset / PAGE..).peekable();
+        while at < end {
+            match pages.peek() {
+                Some((number, page)) if **number == at / PAGE => {
+                    let within = (at % PAGE) as usize;
+                    let part = (PAGE as usize - within).min((end - at) as usize);
+                    show(&page[within..within + part]);
+                    at += part as u64;
+                    pages.next();
+                }
+                next => {
+                    let until = next.map_or(end, |(number, _)| end.min(**number * PAGE));
+                    self.show_packed(at..until, show);
+                    at = until;
+                }
+            }
+        }
+        count as usize
+    }
+
+    /// Shows a range in which no page was written.
+    fn show_packed(&self, range: Range<u64>, show: &mut dyn FnMut(&[u8])) {
+        let inside = |at: u64| at.min(self.packed.len() as u64) as usize;
+        let packed = &self.packed[inside(range.start)..inside(range.end)];
+        if !packed.is_empty() {
+            show(packed);
+        }
+        let mut zeros = range.end - range.start - packed.len() as u64;
+        while zeros > 0 {
+            let part = zeros.min(PAGE);
+            show(&ZEROS[..part as usize]);
+            zeros -= part;
+        }
     }
 
     /// The page, as it is now, to be written.
@@ -92,18 +119,19 @@ impl Contents {
         })
     }
 
-    /// Writes at `offset`; the file grows if that is behind its end.
-    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+    /// Writes `len` bytes at `offset`, which `fill` puts where they are to lie, piece after piece; the file
+    /// grows if that is behind its end.
+    pub fn write(&mut self, offset: u64, len: u64, fill: &mut dyn FnMut(&mut [u8])) {
         let mut done = 0;
-        while done < bytes.len() {
-            let at = offset + done as u64;
+        while done < len {
+            let at = offset + done;
             let within = (at % PAGE) as usize;
-            let part = (PAGE as usize - within).min(bytes.len() - done);
-            self.page(at / PAGE)[within..within + part].copy_from_slice(&bytes[done..done + part]);
-            done += part;
+            let part = (PAGE as usize - within).min((len - done) as usize);
+            fill(&mut self.page(at / PAGE)[within..within + part]);
+            done += part as u64;
         }
         if done > 0 {
-            self.len = self.len.max(offset + done as u64);
+            self.len = self.len.max(offset + done);
         }
     }
 

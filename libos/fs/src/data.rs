@@ -36,6 +36,25 @@ impl Vfs {
         }
     }
 
+    /// Shows up to `len` bytes of a file that is stored in memory where they lie, piece after piece, from
+    /// `offset` on; says how many there were.
+    ///
+    /// # Errors
+    /// `EISDIR`; `EINVAL` for what stores nothing in memory.
+    pub fn show(
+        &self,
+        node: NodeId,
+        offset: u64,
+        len: u64,
+        show: &mut dyn FnMut(&[u8]),
+    ) -> Result<usize, Errno> {
+        match &self.inode(node.stored().ok_or(Errno::EINVAL)?).body {
+            Body::File(contents) => Ok(contents.show(offset, len, show)),
+            Body::Directory(_) => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     /// Writes at `offset`; says how many bytes, which are fewer when there is no room for all.
     ///
     /// # Errors
@@ -50,23 +69,43 @@ impl Vfs {
         if let NodeId::Host(id) = node {
             return self.host_write(id, offset, bytes);
         }
+        let mut rest = bytes;
+        self.write_with(node, offset, bytes.len() as u64, caller, &mut |piece| {
+            let (now, later) = rest.split_at(piece.len());
+            piece.copy_from_slice(now);
+            rest = later;
+        })
+    }
+
+    /// Writes `len` bytes at `offset` of a file that is stored in memory, which `fill` puts where they are to
+    /// lie, piece after piece; says how many, as [`Vfs::write`] does.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EFBIG`; `EINVAL` for what stores nothing in memory.
+    pub fn write_with(
+        &mut self,
+        node: NodeId,
+        offset: u64,
+        len: u64,
+        caller: &Caller<'_>,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<usize, Errno> {
         let id = node.stored().ok_or(Errno::EINVAL)?;
-        if offset >= END_MAX && !bytes.is_empty() {
+        if offset >= END_MAX && len > 0 {
             return Err(Errno::EFBIG);
         }
-        let mut count = (bytes.len() as u64).min(END_MAX - offset.min(END_MAX));
+        let mut count = len.min(END_MAX - offset.min(END_MAX));
         if self.check_write(id, offset, count) == Err(Errno::ENOSPC) {
             // As far as the page that is there, or the last one that there is room for.
             count = count.min(PAGE - offset % PAGE);
             self.check_write(id, offset, count)?;
         }
-        let bytes = &bytes[..count as usize];
-        self.change(id, |contents| contents.write(offset, bytes))?;
-        if !bytes.is_empty() {
+        self.change(id, |contents| contents.write(offset, count, fill))?;
+        if count > 0 {
             self.inode_mut(id).change_contents(caller);
             self.tell_of(node, IN_MODIFY);
         }
-        Ok(bytes.len())
+        Ok(count as usize)
     }
 
     /// Bytes of a file's contents.

@@ -195,6 +195,7 @@ fn mapped(range: Range<u64>, region: &MappedRegion) -> Mapped {
         Purpose::Mapping => b"",
         Purpose::Heap => b"[heap]",
         Purpose::Stack => b"[stack]",
+        Purpose::Vdso => b"[vdso]",
     };
     Mapped { start: range.start, end: range.end, permissions, offset, node, label: label.into() }
 }

@@ -7,6 +7,7 @@ use crate::machine::Spaces;
 use crate::process::{Exit, Process};
 use crate::signals::Info;
 use crate::task::Task;
+use crate::vdso::VdsoImage;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::rc::Rc;
@@ -66,6 +67,8 @@ pub struct ProcessFamily {
     pub(crate) locks: Rc<crate::descriptors::locks::FileLocks>,
     /// Buffers of calls.
     pub(crate) buffers: Rc<CallBuffers>,
+    /// What each process finds in its memory.
+    pub(crate) vdso: Rc<VdsoImage>,
     processes: RefCell<BTreeMap<u32, Rc<Process>>>,
     next_id: Cell<u32>,
     /// Tells this boot from others.
@@ -98,6 +101,7 @@ impl ProcessFamily {
             sockets: Rc::default(),
             locks: Rc::default(),
             buffers: Rc::default(),
+            vdso: VdsoImage::new(),
             processes: RefCell::default(),
             next_id: Cell::new(1),
             boot_id,

@@ -31,6 +31,7 @@ pub mod start;
 pub mod start;
 pub mod table;
 mod task;
+mod vdso;
 
 pub use call::Call;
 pub use family::{Beginning, FamilyParts, ProcessFamily};

@@ -166,7 +166,8 @@ pub(crate) fn load(
             Some((base, base + parsed.entry))
         }
     };
-    let auxiliary = auxiliary(process, &file, &program, base, interpreter.map(|(base, _)| base));
+    let mut auxiliary = auxiliary(process, &file, &program, base, interpreter.map(|(base, _)| base));
+    auxiliary.push((at::AT_SYSINFO_EHDR, Auxiliary::Word(place_vdso(process, &memory)?)));
     let (pointer, auxiliary) = first_stack(process, &memory, &arguments, environment, &auxiliary)?;
     let entry = interpreter.map_or(base + program.entry, |(_, entry)| entry);
     let registers = Registers { rip: entry, rsp: pointer, ..Registers::default() };
@@ -304,6 +305,16 @@ fn auxiliary(
         (at::AT_PLATFORM, Bytes(b"x86_64".to_vec())),
         (at::AT_EXECFN, Bytes(file.path.clone())),
     ]
+}
+
+/// Maps the image of functions that tell the time, and returns where it is.
+fn place_vdso(process: &Process, memory: &OwnMemory) -> Result<u64, LoadError> {
+    let contents = process.family.vdso.clone();
+    let bytes = contents.mapped_bytes();
+    let backing = Backing::File(FilePart { offset: 0, bytes: contents.len(), contents });
+    let (rights, sharing) = (Rights::READ_EXECUTE, Sharing::Private);
+    let region = MappedRegion { rights, sharing, backing, purpose: Purpose::Vdso };
+    memory.map(Where::Near(0), bytes, region).map_err(|_| LoadError::NoMemory)
 }
 
 /// Makes the first stack, and returns the pointer into it, and the auxiliary vector as it lies there.

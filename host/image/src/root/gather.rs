@@ -3,6 +3,7 @@
 use super::needs::{Runnable, Search, Tree};
 use super::{DIRECTORY, FILE, LINK, Root, TYPE_MASK, error, text, unreadable};
 use crate::error::Result;
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
@@ -46,9 +47,12 @@ impl Root {
             }
         }
         root.write("etc/hosts", HOSTS);
+        let mut included = Vec::new();
         for path in include {
-            root.include(&search, host, path)?;
+            included.extend(root.include(&search, host, path)?);
         }
+        // After all of them, since one may need another that it does not say where to find.
+        root.add_needs(&search, host, &included)?;
         Ok(root)
     }
 
@@ -62,7 +66,7 @@ impl Root {
         let mut path = path.to_owned();
         for _ in 0..=SCRIPTS_MAX {
             match search.runnable(&path)? {
-                Runnable::Program => return search.closure(&path).map(drop),
+                Runnable::Program => return search.closure(&path, &|_| false).map(drop),
                 Runnable::Script { interpreter, .. } => {
                     let missing =
                         || error(Path::new(&path), format!("its interpreter {interpreter} is missing"));
@@ -80,11 +84,13 @@ impl Root {
         }
         match search.runnable(path)? {
             Runnable::Program => {
-                for file in search.closure(path)? {
+                for file in search.closure(path, &|_| false)? {
                     self.add_path(host, &file)?;
                 }
                 if let Some(library) = search.library_of_python(path) {
-                    self.add_tree(search, host, &library, &|name| !name.starts_with(BUILD_ONLY))?;
+                    let files =
+                        self.add_tree(search, host, &library, &|name| !name.starts_with(BUILD_ONLY))?;
+                    self.add_needs(search, host, &files)?;
                 }
             }
             Runnable::Script { interpreter, argument } => {
@@ -104,8 +110,8 @@ impl Root {
         Ok(())
     }
 
-    /// A file or a directory with all that is in it; what is a program or library brings what it needs.
-    fn include(&mut self, search: &Search<'_>, host: &Path, path: &Path) -> Result<()> {
+    /// A file or a directory with all that is in it: their paths.
+    fn include(&mut self, search: &Search<'_>, host: &Path, path: &Path) -> Result<Vec<String>> {
         let name = text(path)?;
         if !path.is_absolute() {
             return Err(error(path, "expected an absolute path"));
@@ -113,22 +119,24 @@ impl Root {
         let there = search.follow(&name).ok_or_else(|| error(path, "no such file or directory"))?;
         if !there.is_dir() {
             self.add_path(host, &name)?;
-            return self.add_needs(search, host, &name);
+            return Ok(vec![name]);
         }
         self.add_tree(search, host, &name, &|_| true)
     }
 
-    /// A directory of the tree at `host` with all that is in it, but for names that are not wanted.
+    /// A directory of the tree at `host` with all that is in it, but for names that are not wanted: their
+    /// paths.
     fn add_tree(
         &mut self,
         search: &Search<'_>,
         host: &Path,
         path: &str,
         is_wanted: &dyn Fn(&str) -> bool,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
         let problem = |what: String| error(Path::new(path), what);
         let there = search.follow(path).ok_or_else(|| problem("no such file or directory".to_owned()))?;
         self.add_path(host, path)?;
+        let mut paths = Vec::new();
         let walk = WalkDir::new(&there).sort_by_file_name().into_iter();
         for entry in walk.filter_entry(|entry| entry.file_name().to_str().is_none_or(is_wanted)) {
             let entry = entry.map_err(|reason| problem(reason.to_string()))?;
@@ -136,17 +144,22 @@ impl Root {
             let inside = format!("{}/{}", path.trim_end_matches('/'), text(below)?);
             if is_kept(entry.path())? {
                 self.add_path(host, inside.trim_end_matches('/'))?;
-                self.add_needs(search, host, &inside)?;
+                paths.push(inside);
             }
         }
-        Ok(())
+        Ok(paths)
     }
 
-    fn add_needs(&mut self, search: &Search<'_>, host: &Path, path: &str) -> Result<()> {
-        let file = search.follow(path).filter(|file| file.is_file());
-        if file.is_some() && search.runnable(path).is_ok_and(|kind| kind == Runnable::Program) {
-            for file in search.closure(path)? {
-                self.add_path(host, &file)?;
+    /// What those of these files need that are programs or libraries.
+    fn add_needs(&mut self, search: &Search<'_>, host: &Path, files: &[String]) -> Result<()> {
+        let name_of = |path: &str| path.rsplit('/').next().map(str::to_owned);
+        let names: BTreeSet<String> = self.entries.keys().filter_map(|path| name_of(path)).collect();
+        for path in files {
+            let file = search.follow(path).filter(|file| file.is_file());
+            if file.is_some() && search.runnable(path).is_ok_and(|kind| kind == Runnable::Program) {
+                for needed in search.closure(path, &|library| names.contains(library))? {
+                    self.add_path(host, &needed)?;
+                }
             }
         }
         Ok(())

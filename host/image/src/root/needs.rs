@@ -183,11 +183,13 @@ impl<'r> Search<'r> {
         self.needs(Path::new(path), &data).map(|_| Runnable::Program)
     }
 
-    /// Paths of all that a program or library needs, itself first.
+    /// Paths of all that a program or library needs, itself first. A library that is found nowhere may be
+    /// among those that `is_loaded_before` names: a process that has one of that name takes it, wherever it
+    /// lies (ld.so(8) looks for none that is there), as the JVM's find `libjvm.so`.
     ///
     /// # Errors
     /// If it is no ELF file of this processor, or something that it needs is missing.
-    pub fn closure(&self, program: &str) -> Result<Vec<String>> {
+    pub fn closure(&self, program: &str, is_loaded_before: &dyn Fn(&str) -> bool) -> Result<Vec<String>> {
         let mut found = vec![program.to_owned()];
         let mut names = BTreeSet::new();
         let mut inherited: Vec<String> = Vec::new();
@@ -210,11 +212,14 @@ impl<'r> Search<'r> {
                 if !names.insert(library.clone()) {
                     continue;
                 }
-                let at = self.find(library, &places).ok_or_else(|| {
-                    let places = places.join(", ");
-                    error(Path::new(&path), format!("needs {library}, which is in none of {places}"))
-                })?;
-                push(&mut found, at);
+                match self.find(library, &places) {
+                    Some(at) => push(&mut found, at),
+                    None if is_loaded_before(library) => {}
+                    None => {
+                        let problem = format!("needs {library}, which is in none of {}", places.join(", "));
+                        return Err(error(Path::new(&path), problem));
+                    }
+                }
             }
         }
         Ok(found)

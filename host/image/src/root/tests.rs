@@ -138,3 +138,31 @@ fn what_is_included_brings_what_it_needs() {
     let relative = problem(Root::of_program(Path::new("/"), "/bin/ls", &[PathBuf::from("bin/cat")]));
     assert_eq!(relative, "bin/cat: expected an absolute path");
 }
+
+#[test]
+fn a_library_that_is_included_need_not_lie_where_another_looks_for_it() {
+    let tree = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| tree.path().join(name);
+    for directory in ["lib64", "app/lib", "app/lib/inner", "bin"] {
+        std::fs::create_dir_all(path(directory)).expect("made");
+    }
+    let linker = "lib64/ld-linux-x86-64.so.2";
+    for copy in [linker, "bin/app"] {
+        std::fs::copy(format!("/{linker}"), path(copy)).expect("copied");
+    }
+    // It needs `libc.so.6`, and other libraries, which are in no usual place of this tree.
+    let needing = std::fs::canonicalize("/bin/ls").expect("it is there");
+    std::fs::copy(needing, path("app/lib/needing.so")).expect("copied");
+    let include = |name: &str| Root::of_program(tree.path(), "/bin/app", &[PathBuf::from(name)]);
+    let refused = problem(include("/app/lib"));
+    assert!(refused.contains("needing.so: needs lib"), "{refused}");
+    assert!(refused.contains("which is in none of"), "{refused}");
+    for library in ["libc.so.6", "libselinux.so.1"] {
+        std::fs::copy(format!("/{linker}"), path(&format!("app/lib/inner/{library}"))).expect("copied");
+    }
+    let root = include("/app/lib").expect("gathered");
+    assert!(root.contains("app/lib/needing.so") && root.contains("app/lib/inner/libc.so.6"));
+    // Beside it, it is found as well, but what is not taken along is not there.
+    let refused = problem(include("/app/lib/needing.so"));
+    assert!(refused.contains("needing.so: needs lib"), "{refused}");
+}

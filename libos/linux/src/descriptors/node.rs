@@ -2,6 +2,7 @@
 
 use super::locks::FileLocks;
 use crate::family::ProcessFamily;
+use crate::memory::{ProcessMemory, Touch};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -41,6 +42,27 @@ impl OpenNode {
         let count = (text.len() - start).min(target.len());
         target[..count].copy_from_slice(&text[start..start + count]);
         Ok(count)
+    }
+
+    /// Whether its bytes lie in memory, and not with the host or in the text of a file in `/proc`.
+    pub fn is_stored(&self) -> bool {
+        self.text.is_none() && matches!(self.node, NodeId::Stored(_))
+    }
+
+    /// Reads from an offset of a file that is stored to where the process has `to`; says how many bytes.
+    ///
+    /// # Errors
+    /// `EFAULT`; as [`Vfs::show`].
+    pub fn read_stored(
+        &self,
+        memory: &ProcessMemory,
+        offset: u64,
+        to: u64,
+        len: u64,
+    ) -> Result<usize, Errno> {
+        let there = self.size()?.saturating_sub(offset).min(len);
+        let mut target = memory.reached(to, there, Touch::Write)?;
+        self.vfs.borrow().show(self.node, offset, there, &mut |bytes| target.put(bytes))
     }
 
     /// Writes at an offset. What is written to `/proc` is taken and forgotten.

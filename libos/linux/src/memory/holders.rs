@@ -1,44 +1,62 @@
 //! Who has a frame that several processes have: how many they are, so that the last gives it back.
 
-use alloc::collections::BTreeMap;
+use super::ranges::{Part, RangeMap};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// How many have a frame besides one, of those frames that more than one has.
+/// How many have each frame of a range besides one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Others(u32);
+
+impl Part for Others {
+    fn behind(&self, _: u64) -> Others {
+        *self
+    }
+
+    fn goes_on_as(&self, _: u64, next: &Others) -> bool {
+        self == next
+    }
+}
+
+/// How many have a frame besides one, of those frames that more than one has: by ranges, since a process has
+/// most of what it has in few pieces.
 #[derive(Debug, Default)]
 pub struct Holders {
-    others: BTreeMap<u64, u32>,
+    others: RangeMap<Others>,
 }
 
 impl Holders {
     /// One more has these frames.
     pub fn add(&mut self, frames: Range<u64>) {
-        frames.for_each(|frame| *self.others.entry(frame).or_default() += 1);
+        let mut next = frames.start;
+        for (part, Others(others)) in self.others.remove(frames.clone()) {
+            self.others.insert(next..part.start, Others(1));
+            next = part.end;
+            self.others.insert(part, Others(others + 1));
+        }
+        self.others.insert(next..frames.end, Others(1));
     }
 
     /// Whether more than one has it.
     pub fn has_several(&self, frame: u64) -> bool {
-        self.others.contains_key(&frame)
+        self.others.find(frame).is_some()
     }
 
     /// One has these frames no more: those that nobody has, in pieces.
     pub fn remove(&mut self, frames: Range<u64>) -> Vec<Range<u64>> {
-        if self.others.is_empty() {
-            return [frames].into();
+        let mut free = Vec::new();
+        let mut next = frames.start;
+        for (part, Others(others)) in self.others.remove(frames.clone()) {
+            if next < part.start {
+                free.push(next..part.start);
+            }
+            next = part.end;
+            if others > 1 {
+                self.others.insert(part, Others(others - 1));
+            }
         }
-        let mut free: Vec<Range<u64>> = Vec::new();
-        for frame in frames {
-            if let Some(others) = self.others.get_mut(&frame) {
-                *others -= 1;
-                if *others == 0 {
-                    self.others.remove(&frame);
-                }
-                continue;
-            }
-            match free.last_mut() {
-                Some(last) if last.end == frame => last.end += 1,
-                _ => free.push(frame..frame + 1),
-            }
+        if next < frames.end {
+            free.push(next..frames.end);
         }
         free
     }

@@ -9,12 +9,14 @@ mod change;
 mod fork;
 pub mod holders;
 mod ranges;
+mod reached;
 mod region;
 #[cfg(test)]
 mod tests;
 
 pub use change::Where;
 pub use ranges::{Part, RangeMap};
+pub use reached::Reached;
 pub use region::{Backing, Contents, FilePart, MappedRegion, Purpose, Rights, Sharing};
 
 use alloc::rc::Rc;

@@ -81,6 +81,8 @@ pub enum Purpose {
     Heap,
     /// The first stack.
     Stack,
+    /// The image of functions that tell the time.
+    Vdso,
 }
 
 /// The contents of a file, which stay what they are while it is mapped.

@@ -91,8 +91,28 @@ impl Shared {
         }
     }
 
+    /// Whether the alarm will come before the running thread's turn is over, and nothing has happened since
+    /// it was set: then the clock need not be asked.
+    #[inline]
+    fn is_alarm_enough(&self) -> bool {
+        let interruptions = &self.threads.interruptions;
+        let is_in_time =
+            self.threads.over_ns.get().is_some_and(|over_ns| interruptions.alarm_ns.get() <= over_ns);
+        is_in_time
+            && interruptions.world.get().is_some()
+            && interruptions.rest_until_ns.get().is_none()
+            && self.inbox.is_empty()
+    }
+
     /// See [`Thread::take_turn`].
+    #[inline]
     fn take_turn(&self, running: &Entry) {
+        if !self.is_alarm_enough() {
+            self.look_around(running);
+        }
+    }
+
+    fn look_around(&self, running: &Entry) {
         self.look_into_inbox();
         let now_ns = self.clock.now_ns();
         let was_resting = self.threads.interruptions.rest_until_ns.get().is_some();

@@ -11,6 +11,7 @@ mod context;
 mod entry;
 pub mod memory;
 mod space;
+pub mod vdso;
 
 pub use context::{EXTENDED_AT, ProgramContext, Trap, VECTOR_BYTES};
 #[cfg(target_os = "none")]

@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::descriptors::node::OpenNode;
 use crate::descriptors::open::{Description, Stream};
 use crate::descriptors::ready::until_ready;
+use crate::memory::Touch;
 use crate::signals::Signal;
 use crate::table::SystemCall;
 use alloc::rc::Rc;
@@ -72,12 +73,12 @@ fn read_into(
 ) -> Result<u64, Errno> {
     description.check_read()?;
     let len = len.min(CALL_BYTES);
-    let mut piece = call.buffer(len.min(PIECE as u64) as usize);
     let Some(node) = description.node() else {
         let stream = description.stream().ok_or(Errno::EINVAL)?;
         if at.is_some() {
             return Err(Errno::ESPIPE);
         }
+        let mut piece = call.buffer(len.min(PIECE as u64) as usize);
         let count = wait(call, description, stream, || stream.read(&mut piece))?;
         call.memory().write(to, &piece[..count])?;
         return Ok(count as u64);
@@ -85,10 +86,13 @@ fn read_into(
     let start = at.unwrap_or(description.position.get());
     let mut done = 0;
     loop {
-        let part = ((len - done) as usize).min(PIECE);
-        let count = node.read(start + done, &mut piece[..part])?;
-        call.memory().write(to + done, &piece[..count])?;
-        done += count as u64;
+        let part = (len - done).min(PIECE as u64);
+        let count = match read_node(call, node, start + done, to + done, part) {
+            Ok(count) => count as u64,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        };
+        done += count;
         if count < part || done == len {
             break;
         }
@@ -97,6 +101,16 @@ fn read_into(
         description.position.set(start + done);
     }
     Ok(done)
+}
+
+/// Reads a part of a file that is no longer than a buffer.
+fn read_node(call: &Call<'_>, node: &OpenNode, offset: u64, to: u64, len: u64) -> Result<usize, Errno> {
+    if node.is_stored() {
+        return node.read_stored(call.memory(), offset, to, len);
+    }
+    let mut piece = call.buffer(len as usize);
+    let count = node.read(offset, &mut piece)?;
+    call.memory().write(to, &piece[..count]).map(|()| count)
 }
 
 /// Writes from the caller's memory.
@@ -152,9 +166,7 @@ fn write_node(
     let start = if is_appended { node.size()? } else { at.unwrap_or(description.position.get()) };
     let mut done = 0;
     while done < len {
-        let mut piece = call.buffer((len - done).min(PIECE as u64) as usize);
-        call.memory().read(from + done, &mut piece)?;
-        match with_vfs(call, |vfs, caller| node.write(vfs, caller, start + done, &piece)) {
+        match write_part(call, node, start + done, from + done, (len - done).min(PIECE as u64)) {
             Ok(count) => done += count as u64,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
@@ -167,6 +179,18 @@ fn write_node(
         with_vfs(call, |vfs, _| vfs.sync(node.node, Durable::Data))?;
     }
     Ok(done)
+}
+
+/// Writes a part of a file that is no longer than a buffer.
+fn write_part(call: &Call<'_>, node: &OpenNode, offset: u64, from: u64, len: u64) -> Result<usize, Errno> {
+    if node.is_stored() {
+        let mut source = call.memory().reached(from, len, Touch::Read)?;
+        let mut fill = |piece: &mut [u8]| source.get(piece);
+        return with_vfs(call, |vfs, caller| vfs.write_with(node.node, offset, len, caller, &mut fill));
+    }
+    let mut piece = call.buffer(len as usize);
+    call.memory().read(from, &mut piece)?;
+    with_vfs(call, |vfs, caller| node.write(vfs, caller, offset, &piece))
 }
 
 fn read(call: &Call<'_>) -> Result<u64, Errno> {

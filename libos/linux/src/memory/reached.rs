@@ -1,0 +1,61 @@
+//! Bytes of a process that were made there for a call, and are copied from or to where they are wanted: a
+//! file's pages are read and written without a buffer in between.
+
+use super::{PageSource, ProcessMemory, State, Touch};
+use core::cell::Ref;
+use core::fmt;
+use nom_fs::Errno;
+
+/// Bytes in a process's memory, of which each is copied once, one behind the other. Nobody maps or unmaps
+/// anything meanwhile.
+pub struct Reached<'m> {
+    pages: &'m dyn PageSource,
+    next: u64,
+    end: u64,
+    _unchanged: Ref<'m, State>,
+}
+
+impl fmt::Debug for Reached<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Reached({:#x}..{:#x})", self.next, self.end)
+    }
+}
+
+impl ProcessMemory {
+    /// Makes `bytes` at `address` there, to be read or to be written.
+    ///
+    /// # Errors
+    /// `EFAULT` unless the process could do so with all of that itself.
+    pub fn reached(&self, address: u64, bytes: u64, touch: Touch) -> Result<Reached<'_>, Errno> {
+        self.reach(address, bytes, touch)?;
+        let (next, end) = (address, address.saturating_add(bytes));
+        Ok(Reached { pages: &*self.pages, next, end, _unchanged: self.state.borrow() })
+    }
+}
+
+impl Reached<'_> {
+    /// Copies the next bytes from the process.
+    ///
+    /// # Panics
+    /// If they are more than were asked for.
+    pub fn get(&mut self, bytes: &mut [u8]) {
+        let address = self.take(bytes.len());
+        self.pages.read(address, bytes);
+    }
+
+    /// Copies to the process's next bytes.
+    ///
+    /// # Panics
+    /// If they are more than were asked for.
+    pub fn put(&mut self, bytes: &[u8]) {
+        let address = self.take(bytes.len());
+        self.pages.write(address, bytes);
+    }
+
+    fn take(&mut self, bytes: usize) -> u64 {
+        let address = self.next;
+        assert!(bytes as u64 <= self.end - address, "no more than was asked for");
+        self.next += bytes as u64;
+        address
+    }
+}
