@@ -274,9 +274,9 @@ static void limits(void) {
 	close_range(3, ~0U, 0);
 	limit = (struct rlimit){32, 32};
 	say("setrlimit", setrlimit(RLIMIT_NOFILE, &limit));
-/* What was written in pieces that fit no page is read so, with holes between. */
 }
 
+/* What was written in pieces that fit no page is read so, with holes between. */
 static void pieces_of_files(void) {
 	enum { BYTES = 300000 };
 	unsigned char *written = malloc(BYTES), *read_back = malloc(BYTES);
