@@ -1,5 +1,5 @@
-//! Telling who watches of changes: inotify(7). Of what is stored in memory alone; what happens to a directory of
-//! the host is not known here.
+//! Telling who watches of changes: inotify(7). Of what is stored in memory alone; what happens to a directory
+//! of the host is not known here.
 
 use crate::errno::Errno;
 use crate::node::{Body, InodeId, NodeId};
@@ -89,8 +89,8 @@ impl Watches {
 }
 
 impl Vfs {
-    /// Has a watcher told of what happens to a node, as `inotify_add_watch(2)`: the number of the watch, which
-    /// is that of one that there is already, or else `next`.
+    /// Has a watcher told of what happens to a node, as `inotify_add_watch(2)`: the number of the watch,
+    /// which is that of one that there is already, or else `next`.
     ///
     /// # Errors
     /// `EEXIST` with `IN_MASK_CREATE`; `EOPNOTSUPP` for what is not in memory.

@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Description {
     /// What it is.
     pub title: String,
-    /// How many of its tests pass on Linux, in Debian 12: what documents say, beside the list of what differs.
+    /// How many of its tests pass on Linux, in Debian 12: documents say so.
     pub passes: usize,
     /// Debian's source packages, each of which is unpacked into a directory of its name.
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! What a program asks of the network's interfaces and addresses: netlink(7), rtnetlink(7). Everything is asked for
-//! as a whole; nothing can be changed, and nobody is told of changes.
+//! What a program asks of the network's interfaces and addresses: netlink(7), rtnetlink(7). Everything is
+//! asked for as a whole; nothing can be changed, and nobody is told of changes.
 
 use super::open::Stream;
 use super::ready::{Events, Waiters};
