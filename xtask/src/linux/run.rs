@@ -1,5 +1,5 @@
-//! Running tests: here, in name spaces of their own, and in a machine. A machine that ends in the middle, or says
-//! nothing any more, is started again behind the test that it was at.
+//! Running tests: here, in name spaces of their own, and in a machine. A machine that ends in the middle, or
+//! says nothing any more, is started again behind the test that it was at.
 
 use super::Suite;
 use super::verdicts::{Verdicts, is_of_line};
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// Seconds beyond a test's limit after which who runs it is taken to hang: a machine starts in that time, too.
+/// Beyond a test's limit, who says nothing for so long is taken to hang: a machine starts in that time.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Where tests run.
@@ -159,7 +159,7 @@ impl Run {
         Ok(Run { child, lines, patience, log })
     }
 
-    /// Notes what comes of tests, until all are over, or whoever runs them is; the number of those that began.
+    /// Notes what comes of tests, until all are over, or whoever runs them is; says how many began.
     fn follow(&mut self, suite: &Suite<'_>, verdicts: &mut Verdicts) -> Result<usize> {
         let results = &suite.description.results;
         let mut current: Option<(String, String)> = None;

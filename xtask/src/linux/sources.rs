@@ -1,5 +1,5 @@
-//! Fetching and building suites. Debian's packages are fetched by lists of their own, which know sources, too,
-//! and leave this computer's as they are.
+//! Fetching and building suites. Debian's packages are fetched by lists of their own, which know sources,
+//! too, and leave this computer's as they are.
 
 use super::Suite;
 use anyhow::{Context, Result, ensure};
