@@ -96,8 +96,9 @@ macro_rules! for_each_syscall {
             19 ChannelNotify channel_notify(channel)
             /// Starts an application of the bundle that is not running. Only for an application whose
             /// manifest says `manages` it. Takes until all is free that the last one had which ended, and
-            /// after 2,048 starts at once as long as 512 of them a second do. Errors: NoApplication,
-            /// NotPermitted, WrongState, OutOfMemory.
+            /// after 2,048 starts at once as long as 512 of them a second do. It is built in pieces: others
+            /// may have the core in between, and if the caller ends before it runs, it is given up. Errors:
+            /// NoApplication, NotPermitted, WrongState, OutOfMemory, OverMemoryCap.
             20 ApplicationStart application_start(application)
             /// Ends a running application as if it had faulted. Only for an application whose manifest says
             /// `manages` it. Errors: NoApplication, NotPermitted, WrongState.

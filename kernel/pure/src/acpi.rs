@@ -213,6 +213,14 @@ enum Width {
     ByteAndWord,
 }
 
+macro_rules! define_readers {
+    ($($number:ident)+) => { $(
+        fn $number(&self, offset: u64) -> Option<$number> {
+            self.bytes(offset).map($number::from_le_bytes)
+        }
+    )+ };
+}
+
 impl<'m, M: PhysicalMemory> Table<'m, M> {
     fn open(memory: &'m M, address: u64, memory_end: u64) -> Option<Table<'m, M>> {
         let mut table = Table { memory, address, length: HEADER_BYTES, signature: [0; 4] };
@@ -239,21 +247,7 @@ impl<'m, M: PhysicalMemory> Table<'m, M> {
         Some(bytes)
     }
 
-    fn u8(&self, offset: u64) -> Option<u8> {
-        self.bytes(offset).map(u8::from_le_bytes)
-    }
-
-    fn u16(&self, offset: u64) -> Option<u16> {
-        self.bytes(offset).map(u16::from_le_bytes)
-    }
-
-    fn u32(&self, offset: u64) -> Option<u32> {
-        self.bytes(offset).map(u32::from_le_bytes)
-    }
-
-    fn u64(&self, offset: u64) -> Option<u64> {
-        self.bytes(offset).map(u64::from_le_bytes)
-    }
+    define_readers! { u8 u16 u32 u64 }
 
     /// Offset and type of each of the structures from `start` on, each of which says its own length.
     fn structures(&self, start: u64, width: Width) -> impl Iterator<Item = (u64, u64)> {

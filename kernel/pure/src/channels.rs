@@ -36,12 +36,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
     }
 
     pub(crate) fn channel_notify(&mut self, caller: Caller<'_>, asked: ChannelNotify) -> Result<Reply> {
-        let (peer, message) = self.message(caller.app, asked.channel)?;
-        if !self.may_interrupt(caller.app, peer) {
-            return Ok(Reply::Unfinished);
-        }
-        self.tell(peer, Upcall::Message, |events| events.messages |= message);
-        Ok(Reply::DONE)
+        self.notify(caller.app, asked.channel, |_| Ok(Reply::DONE))
     }
 
     /// The caller sleeps before its peer is told, which may so run at once.
@@ -50,12 +45,19 @@ impl<'m, M: Machine> Kernel<'m, M> {
         caller: Caller<'_>,
         asked: ChannelNotifyAndWait,
     ) -> Result<Reply> {
-        let (peer, message) = self.message(caller.app, asked.channel)?;
-        if !self.may_interrupt(caller.app, peer) {
+        let ChannelNotifyAndWait { channel, deadline_ns, events } = asked;
+        let wait = CoreWait { deadline_ns, events };
+        self.notify(caller.app, channel, |kernel| kernel.core_wait(caller, wait))
+    }
+
+    /// Tells the other end of a channel, after `first`.
+    #[inline(always)]
+    fn notify(&mut self, app: AppId, to: u64, act: impl FnOnce(&mut Self) -> Result<Reply>) -> Result<Reply> {
+        let (peer, message) = self.message(app, to)?;
+        if !self.may_interrupt(app, peer) {
             return Ok(Reply::Unfinished);
         }
-        let ChannelNotifyAndWait { deadline_ns, events, .. } = asked;
-        let reply = self.core_wait(caller, CoreWait { deadline_ns, events })?;
+        let reply = act(self)?;
         self.tell(peer, Upcall::Message, |events| events.messages |= message);
         Ok(reply)
     }

@@ -21,8 +21,12 @@ pub(crate) const FLAGS_INITIAL: u64 = 0x202;
 /// Flags that an application may set itself: the arithmetic ones, direction, overflow, alignment check, ID.
 const FLAGS_OWN: u64 = 0x24_0cd5;
 
-/// One core.
+/// Interrupt vectors bound to devices, from `FIRST_DEVICE_VECTOR` on.
 #[derive(Clone, Debug)]
+pub(crate) struct Vectors(pub [Option<Binding>; crate::devices::VECTORS]);
+
+/// One core.
+#[derive(Clone, Debug, Default)]
 pub struct Core {
     /// Those that hold it.
     pub(crate) queue: Queue,
@@ -41,8 +45,8 @@ pub struct Core {
     pub(crate) disturbed: bool,
     /// What the timer is armed for.
     pub(crate) armed_ns: Option<u64>,
-    /// Interrupt vectors bound to devices, from `FIRST_DEVICE_VECTOR` on.
-    pub(crate) vectors: [Option<Binding>; crate::devices::VECTORS],
+    /// Which of its vectors are whose.
+    pub(crate) vectors: Vectors,
     /// Whether any of them may be deferred.
     pub(crate) defers: bool,
 }
@@ -59,21 +63,9 @@ impl Core {
     }
 }
 
-impl Default for Core {
-    /// A core that nobody holds.
-    fn default() -> Core {
-        Core {
-            queue: Queue::default(),
-            current: None,
-            loaded: None,
-            accounted: 0,
-            revoke_at_ns: None,
-            yielded: false,
-            disturbed: false,
-            armed_ns: None,
-            vectors: [None; crate::devices::VECTORS],
-            defers: false,
-        }
+impl Default for Vectors {
+    fn default() -> Vectors {
+        Vectors([None; crate::devices::VECTORS])
     }
 }
 

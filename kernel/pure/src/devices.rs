@@ -271,7 +271,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn unbind_vectors(&mut self, cores: impl Iterator<Item = CoreId>, which: impl Fn(&mut Binding) -> bool) {
         for (core, slot) in cores.flat_map(|core| (0..VECTORS).map(move |slot| (core, slot))) {
-            if let Some(binding) = self.cores[core].vectors[slot].take_if(&which) {
+            if let Some(binding) = self.cores[core].vectors.0[slot].take_if(&which) {
                 let Devices { pci, iommu, .. } = &mut self.devices;
                 pci.mask_vector(&mut self.machine, binding.device.into(), binding.entry, true);
                 iommu.unbind(&mut self.machine, place_of(core, slot));
@@ -356,7 +356,7 @@ impl<M: Machine> Kernel<'_, M> {
         let function = *function;
         let binding = Binding { device: index as u8, bit: bit as u8, entry: entry as u16, deferred: false };
         let same = |slot: &Option<Binding>| slot.is_some_and(|bound| bound.is_of(index, entry));
-        let slots = &self.cores[core].vectors;
+        let slots = &self.cores[core].vectors.0;
         let free = slots.iter().position(same).or_else(|| slots.iter().position(Option::is_none));
         let slot = free.ok_or(Error::NoSuchInterrupt)?;
         self.unbind_vectors(self.all_cores(), |other| same(&Some(*other)));
@@ -364,7 +364,7 @@ impl<M: Machine> Kernel<'_, M> {
         let sender = Sender { place: place_of(core, slot), source: function.address };
         let message = what.and_then(|what| self.devices.iommu.bind(&mut self.machine, sender, what));
         let message = message.ok_or(Error::NoSuchInterrupt)?;
-        self.cores[core].vectors[slot] = Some(binding);
+        self.cores[core].vectors.0[slot] = Some(binding);
         function.bind(&mut self.machine, binding.entry, message);
         Ok(Reply::DONE)
     }
@@ -375,7 +375,7 @@ impl<M: Machine> Kernel<'_, M> {
         if masked > 1 {
             return Err(Error::InvalidArgument);
         }
-        let mut bound = self.cores.iter_mut().flat_map(|core| &mut core.vectors).flatten();
+        let mut bound = self.cores.iter_mut().flat_map(|core| &mut core.vectors.0).flatten();
         let bound = bound.find(|it| it.is_of(index, entry)).ok_or(Error::NoSuchInterrupt)?;
         bound.deferred = false; // What its owner says holds.
         self.devices.pci.mask_vector(&mut self.machine, index, entry as u16, masked == 1);
@@ -390,12 +390,12 @@ impl<M: Machine> Kernel<'_, M> {
             return self.poll_platform(core);
         }
         let slot = usize::from(vector.wrapping_sub(FIRST_DEVICE_VECTOR));
-        let Some(binding) = self.cores[core].vectors.get(slot).copied().flatten() else { return };
+        let Some(binding) = self.cores[core].vectors.0.get(slot).copied().flatten() else { return };
         if let Some(owner) = self.devices.owner(binding.device.into()) {
             let hits_another = self.cores[core].current.is_some_and(|current| current != owner);
             if hits_another && self.context(core, owner).state == State::Ready {
                 let this = &mut self.cores[core];
-                (this.defers, this.vectors[slot]) = (true, Some(Binding { deferred: true, ..binding }));
+                (this.defers, this.vectors.0[slot]) = (true, Some(Binding { deferred: true, ..binding }));
                 self.devices.pci.mask_vector(&mut self.machine, binding.device.into(), binding.entry, true);
             }
             self.tell_on(core, owner, Upcall::Interrupt, |events| events.interrupts |= 1 << binding.bit);
@@ -408,7 +408,7 @@ impl<M: Machine> Kernel<'_, M> {
         let Devices { pci, holdings, .. } = &mut self.devices;
         let this = &mut self.cores[core];
         this.defers = false;
-        for binding in this.vectors.iter_mut().flatten().filter(|binding| binding.deferred) {
+        for binding in this.vectors.0.iter_mut().flatten().filter(|binding| binding.deferred) {
             let device = usize::from(binding.device);
             binding.deferred = holdings[device].owner != Some(app);
             this.defers |= binding.deferred;

@@ -177,15 +177,9 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Tells an application on a core that it holds.
-    pub(crate) fn tell_on(
-        &mut self,
-        core: CoreId,
-        app: AppId,
-        what: Upcall,
-        change: impl FnOnce(&mut Events),
-    ) {
+    pub(crate) fn tell_on(&mut self, core: CoreId, app: AppId, what: Upcall, note: impl FnOnce(&mut Events)) {
         let context = self.context(core, app);
-        change(&mut context.events);
+        note(&mut context.events);
         context.post(what);
         self.wake(core, app);
     }

@@ -9,6 +9,7 @@
 pub mod acpi;
 pub mod applications;
 pub mod bars;
+mod build;
 pub mod bundle;
 pub mod calendar;
 mod channels;

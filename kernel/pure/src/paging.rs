@@ -160,13 +160,8 @@ pub const fn leaf_level(size: PageSize) -> u32 {
 }
 
 /// Size of the pages that entries of `level` map, if they can map any.
-pub const fn leaf_size(level: u32) -> Option<PageSize> {
-    match level {
-        1 => Some(PageSize::Small),
-        2 => Some(PageSize::Large),
-        3 => Some(PageSize::Huge),
-        _ => None,
-    }
+pub fn leaf_size(level: u32) -> Option<PageSize> {
+    PageSize::ALL.get(level.wrapping_sub(1) as usize).copied()
 }
 
 /// Bytes of address space behind one entry of a table of `level` (1 to 4).

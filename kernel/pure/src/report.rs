@@ -4,7 +4,7 @@ use crate::events::{Fault, PAGE_FAULT};
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine};
-use crate::symbols;
+use crate::symbols::Call;
 use core::fmt;
 use nom_abi::layout::{STACK_WINDOW, WINDOW_BYTES};
 use nom_abi::memory::FRAME_BYTES;
@@ -87,7 +87,9 @@ impl<M: Machine> Kernel<'_, M> {
         let Ok(space) = self.space_of(core, app) else { return };
         let (mut address, mut frame) = (registers.rip, registers.rbp);
         for depth in 0..DEPTH_MAX {
-            self.print_call(app, depth, address);
+            let (base, table) =
+                (self.applications[app].place.image, self.bundle.run(self.record(app).symbols));
+            self.error(format_args!("{}", Call { depth, address, base, table }));
             let mut words = [0; 16];
             if !frame.is_multiple_of(8) || space.read_user(&self.machine, frame, &mut words).is_err() {
                 return;
@@ -98,22 +100,6 @@ impl<M: Machine> Kernel<'_, M> {
                 return;
             }
             (address, frame) = (caller, next);
-        }
-    }
-
-    fn print_call(&mut self, app: AppId, depth: usize, address: u64) {
-        let base = self.applications[app].image_base;
-        let table = self.bundle.run(self.record(app).symbols);
-        let offset = address.wrapping_sub(base);
-        // A call that never returns can be its function's last instruction, and returns behind it.
-        let behind = u64::from(depth > 0);
-        match symbols::lookup(table, offset.wrapping_sub(behind)) {
-            Some(place) => self.error(format_args!(
-                "  #{depth} {address:#x} {}+{:#x}",
-                place.name,
-                place.offset + behind
-            )),
-            None => self.error(format_args!("  #{depth} image+{offset:#x}")),
         }
     }
 }

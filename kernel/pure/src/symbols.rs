@@ -1,6 +1,7 @@
 //! Names for addresses, from the symbol tables in the bundle ([`nom_abi::image::SymbolTable`]).
 
 use core::ffi::CStr;
+use core::fmt;
 use nom_abi::image::SymbolTable;
 use zerocopy::FromBytes;
 
@@ -27,6 +28,32 @@ pub fn lookup(table: &[u8], address: u64) -> Option<Location<'_>> {
     // In a table that is not sorted the search can end anywhere.
     let offset = address.checked_sub(start(starts.get(index)?))?;
     Some(Location { name: name.to_str().ok()?, offset })
+}
+
+/// A line of a backtrace: the call at `address`, in an image that begins at `base`.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'t> {
+    /// How many calls are above it.
+    pub depth: usize,
+    /// Where it returns to, or at depth 0 where the program is.
+    pub address: u64,
+    /// Where the image begins.
+    pub base: u64,
+    /// The image's symbols.
+    pub table: &'t [u8],
+}
+
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Call { depth, address, base, table } = *self;
+        let offset = address.wrapping_sub(base);
+        // A call that never returns can be its function's last instruction, and returns behind it.
+        let behind = u64::from(depth > 0);
+        match lookup(table, offset.wrapping_sub(behind)) {
+            Some(place) => write!(out, "  #{depth} {address:#x} {}+{:#x}", place.name, place.offset + behind),
+            None => write!(out, "  #{depth} image+{offset:#x}"),
+        }
+    }
 }
 
 #[cfg(test)]

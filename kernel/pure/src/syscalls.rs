@@ -297,16 +297,17 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
         let app = self.managed(caller.app, asked.application)?;
-        if self.take_back() || self.is_startable(app) && !self.may_start(caller.app) {
+        let begins = self.applications[app].space.is_none();
+        if self.take_back() || begins && !self.may_start(caller.app) {
             return Ok(Reply::Unfinished);
         }
-        self.start(app)?;
-        Ok(Reply::DONE)
+        let is_running = self.go_on_starting(app, Some(caller.app))?;
+        Ok(if is_running { Reply::DONE } else { Reply::Unfinished })
     }
 
     fn application_kill(&mut self, caller: Caller<'_>, asked: ApplicationKill) -> Result<Reply> {
         let app = self.managed(caller.app, asked.application)?;
-        if self.applications[app].space.is_none() {
+        if self.applications[app].cores == 0 {
             return Err(Error::WrongState);
         }
         self.end_application(app, ApplicationState::Faulted, KILLED_STATUS);

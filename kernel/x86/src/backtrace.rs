@@ -1,36 +1,22 @@
 //! A bug in the kernel: what happened, where, and the end of the machine.
 
 use crate::control::{End, control, end};
+use crate::lock::Lock;
 use crate::mapping;
 use crate::serial::{self, log};
 use core::arch::asm;
 use core::panic::PanicInfo;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use nom_kernel_pure::machine::Level;
-use nom_kernel_pure::symbols;
+use nom_kernel_pure::symbols::Call;
 
 /// Status of a machine whose kernel panicked.
 const PANIC_STATUS: u8 = 125;
 const DEPTH_MAX: usize = 32;
 
-static SYMBOLS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-static SYMBOLS_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The kernel's own symbol table.
+pub static SYMBOLS: Lock<&[u8]> = Lock::new(&[]);
 static PANICKING: AtomicBool = AtomicBool::new(false);
-
-/// Gives the kernel its own symbol table.
-pub fn set_symbols(table: &'static [u8]) {
-    SYMBOLS.store(table.as_ptr().cast_mut(), Relaxed);
-    SYMBOLS_BYTES.store(table.len(), Relaxed);
-}
-
-fn symbol_table() -> &'static [u8] {
-    let pointer = SYMBOLS.load(Relaxed);
-    if pointer.is_null() {
-        return &[];
-    }
-    // SAFETY: pointer and length come from one `'static` slice, stored before any other core ran.
-    unsafe { core::slice::from_raw_parts(pointer, SYMBOLS_BYTES.load(Relaxed)) }
-}
 
 /// Prints the calls that led to `rip`, following frame pointers from `frame`.
 pub fn print(rip: u64, mut frame: u64) {
@@ -47,13 +33,10 @@ pub fn print(rip: u64, mut frame: u64) {
     }
 }
 
-fn print_frame(depth: usize, rip: u64) {
-    match symbols::lookup(symbol_table(), rip.wrapping_sub(mapping::image_base())) {
-        Some(place) => {
-            log(Level::Error, format_args!("  #{depth} {rip:#x} {}+{:#x}", place.name, place.offset));
-        }
-        None => log(Level::Error, format_args!("  #{depth} {rip:#x}")),
-    }
+fn print_frame(depth: usize, address: u64) {
+    // Set before any other core ran, and not looked at but here.
+    let table = SYMBOLS.try_lock().map_or(&[][..], |symbols| *symbols);
+    log(Level::Error, format_args!("{}", Call { depth, address, base: mapping::image_base(), table }));
 }
 
 /// Ends the machine after `report` said why; if that fails too, at once.

@@ -178,7 +178,7 @@ impl Boot {
     pub fn into_kernel(mut self) -> &'static mut Kernel<'static, Platform> {
         let bundle = BundleView::parse(self.bundle)
             .unwrap_or_else(|error| panic!("the bundle cannot be used: {error}"));
-        backtrace::set_symbols(bundle.kernel_symbols());
+        *backtrace::SYMBOLS.wait() = bundle.kernel_symbols();
         let applications = bundle.applications().len();
         let end_frame = self.info.high_end() / FRAME_BYTES;
         let blocks = Frames::blocks_for(end_frame) as usize;

@@ -127,16 +127,10 @@ impl Mapper<'_> {
 }
 
 /// Builds the kernel's page tables and loads them. `constant_end` is the physical end of the bundle.
-pub fn build(
-    memory: &mut Physical,
-    early: &mut Early,
-    info: &StartInfo,
-    constant_end: PhysAddr,
-    huge_pages: bool,
-) {
+pub fn build(memory: &mut Physical, early: &mut Early, info: &StartInfo, constant_end: PhysAddr, huge: bool) {
     let root = early.table(memory);
     let spare = early.take(SPARE_TABLES * FRAME_BYTES);
-    let largest = if huge_pages { PageSize::Huge } else { PageSize::Large };
+    let largest = if huge { PageSize::Huge } else { PageSize::Large };
     let mut mapper = Mapper { memory, early, root, largest };
     let text = &raw const kernel_start as u64;
     let (text_end, rodata_end) = (&raw const kernel_text_end as u64, &raw const kernel_rodata_end as u64);

@@ -55,24 +55,18 @@ pub fn log(level: Level, text: fmt::Arguments) {
     let now_us = clock::now_ns() / 1000;
     let mut line = Line(List::default());
     let _ = writeln!(line, "[{:>3}.{:06}] {name:5} {text}", now_us / 1_000_000, now_us % 1_000_000);
-    line.flush();
+    write(&line.0);
 }
 
 /// Gathers a line so that lines of several cores do not mix and the FIFO is used.
 struct Line(List<u8, 256>);
 
-impl Line {
-    fn flush(&mut self) {
-        write(&self.0);
-        self.0 = List::default();
-    }
-}
-
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
             if !self.0.push(byte) {
-                self.flush();
+                write(&self.0);
+                self.0 = List::default();
                 self.0.push(byte);
             }
         }

@@ -24,12 +24,12 @@ fn interrupts_of_its_devices_leave_a_core_with_its_application() {
     let binding = |device| Binding { device, bit: 5, entry: 1, deferred: false };
     for (device, owner) in [(0, 0), (1, 1)] {
         world.kernel.devices.holdings[device].owner = Some(app(owner));
-        world.kernel.cores[1].vectors[device] = Some(binding(device as u8));
+        world.kernel.cores[1].vectors.0[device] = Some(binding(device as u8));
     }
-    world.kernel.cores[0].vectors[0] = Some(binding(0));
+    world.kernel.cores[0].vectors.0[0] = Some(binding(0));
     assert_eq!(world.call(1, Syscall::CoreRelease, &[]), None);
-    assert_eq!(world.kernel.cores[1].vectors[..2], [None, Some(binding(1))]);
-    assert_eq!(world.kernel.cores[0].vectors[0], Some(binding(0)));
+    assert_eq!(world.kernel.cores[1].vectors.0[..2], [None, Some(binding(1))]);
+    assert_eq!(world.kernel.cores[0].vectors.0[0], Some(binding(0)));
     // One that was on its way harms nobody, and the next context there does not hear of it.
     world.kernel.interrupt(on(1), FIRST_DEVICE_VECTOR);
     world.settle(1, false);

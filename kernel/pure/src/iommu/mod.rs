@@ -72,29 +72,6 @@ pub struct DmaFault {
     pub address: u64,
 }
 
-/// What a unit does for a domain. The two kinds differ in nothing else.
-trait Remapper {
-    /// Has a device reach what the domain says, which for its first device takes its highest table, if the
-    /// unit has tables. The device reaches nothing new after an error.
-    fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: &mut Domain) -> Result<()>;
-
-    /// Has an attached device reach nothing. What it could reach may be used for other things only after
-    /// success.
-    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()>;
-
-    /// Lets the domain's devices reach pages. After an error some may be mapped.
-    fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()>;
-
-    /// Takes pages away again, as [`Iommu::unmap`] says.
-    fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()>;
-
-    /// The next blocked access.
-    fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault>;
-
-    /// Has blocked accesses signalled by this message.
-    fn enable_interrupt(&self, machine: &mut impl Registers, pci: &Pci, message: Message);
-}
-
 /// The machine's remapping unit, and the domains that live.
 #[derive(Debug)]
 pub struct Iommu {
@@ -103,6 +80,7 @@ pub struct Iommu {
     domains: [Domain; APPLICATIONS_MAX],
 }
 
+/// The two kinds have the same methods for what a domain needs, which [`with`] calls.
 #[derive(Debug)]
 enum Unit {
     Virtio(VirtioIommu),

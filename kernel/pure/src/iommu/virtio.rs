@@ -4,7 +4,7 @@
 
 use super::queue::{Buffer, Queue, SIZE};
 use super::request::Request;
-use super::{DmaFault, Domain, Error, Means, Remapper, Result, wait_until, zeroed};
+use super::{DmaFault, Domain, Error, Means, Result, wait_until, zeroed};
 use crate::acpi::{Tables, Viot};
 use crate::frames::Pages;
 use crate::ioapic;
@@ -77,12 +77,7 @@ struct Structures {
 
 impl VirtioIommu {
     /// Starts the unit: from here on unattached devices reach nothing.
-    pub fn start(
-        by: &mut Means<impl Hardware>,
-        tables: &Tables,
-        viot: Viot,
-        pci: &Pci,
-    ) -> Result<VirtioIommu> {
+    pub fn start(by: &mut Means<impl Hardware>, tables: &Tables, viot: Viot, pci: &Pci) -> Result<Self> {
         let function = pci.remapper().filter(|function| function.address == Address(viot.iommu));
         let function = function.ok_or(Error::Refused("the virtio-iommu that the VIOT names is not there"))?;
         if !pci.switch_function_on(by.machine, function) {
@@ -118,14 +113,10 @@ impl VirtioIommu {
 
     /// Has the device carry requests out, in batches, and waits for each batch. Returns the first refusal,
     /// after the batch that it is in.
-    fn submit(
-        &mut self,
-        machine: &mut impl Hardware,
-        mut requests: impl Iterator<Item = Request>,
-    ) -> Result<()> {
+    fn submit(&mut self, machine: &mut impl Hardware, mut all: impl Iterator<Item = Request>) -> Result<()> {
         loop {
             let mut count = 0;
-            for (slot, request) in (0..BATCH).zip(&mut requests) {
+            for (slot, request) in (0..BATCH).zip(&mut all) {
                 self.write_request(machine, slot, &request);
                 count = slot + 1;
             }
@@ -193,33 +184,37 @@ impl VirtioIommu {
         }
         self.events.notify(machine);
     }
-}
 
-impl Remapper for VirtioIommu {
-    fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: &mut Domain) -> Result<()> {
-        let request = Request::attach(id(*domain), self.endpoint(device)?);
+    /// Has a device reach what the domain says, which for its first device takes its highest table, if the
+    /// unit has tables. The device reaches nothing new after an error.
+    pub fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, of: &mut Domain) -> Result<()> {
+        let request = Request::attach(id(*of), self.endpoint(device)?);
         self.submit(by.machine, [request].into_iter())
     }
 
+    /// Has an attached device reach nothing. What it could reach may be used for other things only after
+    /// success.
     /// With its last endpoint a domain and its mappings end (5.13.6.3.1).
-    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()> {
+    pub fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()> {
         let request = Request::detach(id(domain), self.endpoint(device)?);
         self.submit(machine, [request].into_iter())
     }
 
+    /// Lets the domain's devices reach pages. After an error some may be mapped.
     /// Maps each page as a unit of its own: the device unmaps only what it mapped as one.
-    fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()> {
+    pub fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()> {
         let size = pages.size.frames();
         let starts = pages.frames().step_by(size as usize);
         self.submit(by.machine, starts.map(|start| Request::map(id(domain), start..start + size)))
     }
 
-    fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()> {
+    /// Takes pages away again, as [`super::Iommu::unmap`] says.
+    pub fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()> {
         self.submit(machine, [Request::unmap(id(domain), pages.frames())].into_iter())
     }
 
     /// The next fault report (5.13.6.9).
-    fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
+    pub fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
         machine.read8(self.interrupt_status);
         loop {
             let buffer = self.events.take_used(machine)? % SIZE;
@@ -235,8 +230,8 @@ impl Remapper for VirtioIommu {
         }
     }
 
-    /// By MSI-X, else by the PCI interrupt line.
-    fn enable_interrupt(&self, machine: &mut impl Registers, pci: &Pci, message: Message) {
+    /// Has blocked accesses signalled by this message: by MSI-X, else by the PCI interrupt line.
+    pub fn enable_interrupt(&self, machine: &mut impl Registers, pci: &Pci, message: Message) {
         let Some(function) = pci.remapper() else { return };
         if function.bind(machine, 0, message) {
             return;

@@ -6,7 +6,7 @@
 
 use super::request::MESSAGE_PAGE;
 use super::tables::{self, Shape};
-use super::{DmaFault, Domain, Error, Means, Remapper, Result, Sender, place_of, wait_until, zeroed};
+use super::{DmaFault, Domain, Error, Means, Result, Sender, place_of, wait_until, zeroed};
 use crate::frames::Pages;
 use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
@@ -247,45 +247,49 @@ impl Vtd {
         machine.write64(self.base + register::QUEUE_TAIL, (place + 2) % ENTRIES_PER_FRAME * 16);
         wait_until(machine, |machine| machine.read(at) & DONE == DONE)
     }
-}
 
-impl Remapper for Vtd {
-    fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, domain: &mut Domain) -> Result<()> {
+    /// Has a device reach what the domain says, which for its first device takes its highest table, if the
+    /// unit has tables. The device reaches nothing new after an error.
+    pub fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, of: &mut Domain) -> Result<()> {
         let entry = self.context_entry(by.machine, device).ok_or(Error::NotCovered)?;
-        if domain.devices == 0 {
-            domain.root = zeroed(by, 1)?;
+        if of.devices == 0 {
+            of.root = zeroed(by, 1)?;
         }
-        // Address width and domain first: the unit may read the entry as soon as it is present (9.3).
-        by.machine.write(entry + 8, domain_id(domain.app) << 8 | u64::from(self.shape.levels - 2));
-        by.machine.write(entry, domain.root.word() | PRESENT);
-        // What was absent is cached under domain 0 (6.1).
+        // Address width and of first: the unit may read the entry as soon as it is present (9.3).
+        by.machine.write(entry + 8, domain_id(of.app) << 8 | u64::from(self.shape.levels - 2));
+        by.machine.write(entry, of.root.word() | PRESENT);
+        // What was absent is cached under of 0 (6.1).
         let is_cached = self.capabilities.has(Capabilities::CACHES_ABSENT);
         let forgotten =
             if is_cached { self.invalidate(by.machine, one_context(device, NO_DOMAIN)) } else { Ok(()) };
-        let published = forgotten.and_then(|()| self.publish(by.machine, domain.app));
+        let published = forgotten.and_then(|()| self.publish(by.machine, of.app));
         published.inspect_err(|_| by.machine.write(entry, 0))
     }
 
-    fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()> {
+    /// Has an attached device reach nothing. What it could reach may be used for other things only after
+    /// success.
+    pub fn detach(&mut self, machine: &mut impl Hardware, device: Address, domain: Domain) -> Result<()> {
         let entry = self.context_entry(machine, device).ok_or(Error::NotCovered)?;
         machine.write(entry, 0);
         self.invalidate(machine, one_context(device, domain.app))?;
         self.forget(machine, domain.app)
     }
 
-    fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()> {
+    /// Lets the domain's devices reach pages. After an error some may be mapped.
+    pub fn map(&mut self, by: &mut Means<impl Hardware>, domain: Domain, pages: Pages) -> Result<()> {
         self.shape.check(pages.frames().end)?;
         tables::map(by, self.shape.part(domain.root, pages.frames()), pages.size.min(self.shape.largest))?;
         self.publish(by.machine, domain.app)
     }
 
-    fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()> {
+    /// Takes pages away again, as [`super::Iommu::unmap`] says.
+    pub fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()> {
         tables::unmap(machine, self.shape.part(domain.root, pages.frames()));
         self.forget(machine, domain.app)
     }
 
     /// The next recorded fault (7.2), which makes room for another.
-    fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
+    pub fn take_fault(&mut self, machine: &mut impl Hardware) -> Option<DmaFault> {
         const PENDING: u64 = 1 << 63;
         const CLEAR: u32 = 1 << 31;
         /// Reasons from here on are those of interrupts that were blocked, without an address.
@@ -307,7 +311,8 @@ impl Remapper for Vtd {
         None
     }
 
-    fn enable_interrupt(&self, machine: &mut impl Registers, _: &Pci, message: Message) {
+    /// Has blocked accesses signalled by this message.
+    pub fn enable_interrupt(&self, machine: &mut impl Registers, _: &Pci, message: Message) {
         const UNMASKED: u32 = 0;
         machine.write32(self.base + register::FAULT_DATA, message.data);
         machine.write32(self.base + register::FAULT_ADDRESS, message.address as u32);

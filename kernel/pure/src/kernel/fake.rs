@@ -220,7 +220,7 @@ impl Program {
     }
 }
 
-/// A bundle with one code page and one data page for each program, and a channel between each pair in
+/// A bundle with one code page and two data pages for each program, and a channel between each pair in
 /// `channels`.
 fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
     let tables = size_of::<Bundle>() + programs.len() * (128 + 2 * 32 + 8) + channels.len() * 16;
@@ -228,7 +228,7 @@ fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
     let mut header = Bundle::new_zeroed();
     header.magic = image::MAGIC;
     header.version = nom_abi::VERSION;
-    header.bytes = contents + 8192;
+    header.bytes = contents + 12288;
     let mut bytes = Vec::new();
     let run = |offset: usize, count: usize| Run { offset: offset as u32, count: count as u32 };
     let after_applications = size_of::<Bundle>() + programs.len() * 128;
@@ -239,7 +239,7 @@ fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
     for (index, program) in programs.iter().enumerate() {
         let mut record = ApplicationRecord::new_zeroed();
         record.name[..program.name.len()].copy_from_slice(program.name.as_bytes());
-        (record.entry, record.image_bytes, record.stack_bytes) = (0x10, 0x3000, 0x2000);
+        (record.entry, record.image_bytes, record.stack_bytes) = (0x10, 0x4000, 0x8000);
         (record.frames_max, record.manages) = (program.frames_max, program.manages);
         (record.cores_max, record.weight, record.flags) = (program.cores_max, program.weight, program.flags);
         record.calls = program.calls;
@@ -251,16 +251,12 @@ fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
         bytes.extend_from_slice(ChannelRecord { ends: *ends, bytes: 8192 }.as_bytes());
     }
     for _ in programs {
-        for (address, memory_bytes, protection) in [(0, 0x1000, 5), (0x1000, 0x2000, 3)] {
+        for (address, memory_bytes, file_bytes, protection) in
+            [(0, 0x1000, 4096, 5), (0x1000, 0x3000, 8192, 3)]
+        {
             let file_offset = contents + address as u32;
-            let segment = SegmentRecord {
-                address,
-                memory_bytes,
-                file_offset,
-                file_bytes: 4096,
-                protection,
-                reserved: 0,
-            };
+            let segment =
+                SegmentRecord { address, memory_bytes, file_offset, file_bytes, protection, reserved: 0 };
             bytes.extend_from_slice(segment.as_bytes());
         }
     }
@@ -268,7 +264,8 @@ fn bundle(programs: &[Program], channels: &[[u32; 2]]) -> Vec<u8> {
         let selector = DeviceSelector { vendor: 0xffff, device: program.drives, class: 0xff_ffff };
         bytes.extend_from_slice(selector.as_bytes());
     }
-    bytes.resize(header.bytes as usize, 0xcc);
+    bytes.resize(contents as usize + 8192, 0xcc);
+    bytes.resize(header.bytes as usize, 0xdd);
     bytes
 }
 

@@ -7,7 +7,7 @@ use crate::events::{Fault, PAGE_FAULT};
 use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::testing::{app, on};
 use core::sync::atomic::Ordering::Relaxed;
-use nom_abi::board::usage_address;
+use nom_abi::board::{ApplicationState, usage_address};
 use nom_abi::error::Error;
 use nom_abi::image::flag;
 use nom_abi::layout::STACK_WINDOW;
@@ -102,8 +102,11 @@ fn is_unfinished(world: &mut World, core: usize, call: Syscall, arguments: &[u64
 fn lives_are_begun_as_often_as_the_host_may_be_told_of_them() {
     let manager = Program { manages: 0b10, ..Program::named("manager") };
     let mut world = World::boot(2, &[manager, idle("victim")], &[]);
+    // It takes several pieces; who has begun too many lives does not come to the first.
+    let begins =
+        |world: &mut World| (0..8).any(|_| !is_unfinished(world, 0, Syscall::ApplicationStart, &[1]));
     let mut lives = 0;
-    while lives < 4096 && !is_unfinished(&mut world, 0, Syscall::ApplicationStart, &[1]) {
+    while lives < 4096 && begins(&mut world) {
         lives += 1;
         world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
         world.settle(1, false);
@@ -113,8 +116,63 @@ fn lives_are_begun_as_often_as_the_host_may_be_told_of_them() {
     let told = ["started app=victim", "faulted app=victim"].map(|line| said.matches(line).count());
     assert_eq!((told, said.contains("too much")), ([2048; 2], false), "none is dropped");
     world.kernel.machine.now_ns += 2_000_000;
-    let begun = [(); 2].map(|()| is_unfinished(&mut world, 0, Syscall::ApplicationStart, &[1]));
-    assert_eq!(begun, [false; 2], "one more is begun; a second start of it is refused at once");
+    assert!(begins(&mut world), "one more is begun");
+    let again = is_unfinished(&mut world, 0, Syscall::ApplicationStart, &[1]);
+    assert!(!again, "a second start of it is refused at once");
+}
+
+/// Two managers, and one that is to be started, of more than one piece.
+fn managed() -> World {
+    let manager = Program { manages: 0b100, ..Program::named("manager") };
+    World::boot(2, &[manager, Program { name: "second", ..manager }, idle("managed")], &[])
+}
+
+#[test]
+fn an_application_is_started_in_pieces() {
+    let mut world = managed();
+    let held = |world: &World| world.held(2).iter().sum::<u64>();
+    let state = |world: &World| world.kernel.board.applications[2].state.load(Relaxed);
+    let (mut before, mut pieces) = (0, 1);
+    while is_unfinished(&mut world, 0, Syscall::ApplicationStart, &[2]) {
+        // The pages, their tables in five windows, the root.
+        let taken = held(&world) - before;
+        assert!(taken <= crate::build::PAGES_AT_A_TIME + 5 * 3 + 1, "{taken} frames");
+        assert_eq!(world.kernel.usage[2].frames.load(Relaxed), held(&world));
+        assert_eq!(
+            (state(&world), world.kernel.applications[2].cores),
+            (0, 0),
+            "nobody takes it for running"
+        );
+        assert_eq!(world.call(1, Syscall::ApplicationKill, &[2]), Some(Err(Error::WrongState)));
+        (before, pieces) = (held(&world), pieces + 1);
+    }
+    assert!((2..8).contains(&pieces), "{pieces} pieces");
+    assert_eq!(state(&world), ApplicationState::Running as u32);
+    assert_eq!(world.kernel.machine.said.matches("started app=managed").count(), 1);
+    assert_eq!(world.call(1, Syscall::ApplicationStart, &[2]), Some(Err(Error::WrongState)));
+    assert_eq!(world.call(1, Syscall::ApplicationKill, &[2]), Some(Ok(0)));
+}
+
+/// Who begins a start and ends leaves nothing half done behind.
+#[test]
+fn a_start_ends_with_who_began_it() {
+    for starter in [0, 1] {
+        let mut world = managed();
+        assert!(is_unfinished(&mut world, starter, Syscall::ApplicationStart, &[2]));
+        assert!(world.held(2) != [0; 4]);
+        assert_eq!(world.call(starter, Syscall::Exit, &[0]), None);
+        let other = 1 - starter;
+        assert_eq!(world.kernel.board.applications[2].starts.load(Relaxed), 0);
+        assert_eq!(world.call(other, Syscall::ApplicationStart, &[2]), Some(Ok(0)), "from the beginning");
+        assert_eq!(world.call(other, Syscall::Exit, &[0]), None);
+        assert_eq!(world.kernel.ending, None, "it runs");
+    }
+    let mut world = managed();
+    assert!(is_unfinished(&mut world, 0, Syscall::ApplicationStart, &[2]));
+    (0..2).for_each(|core| assert_eq!(world.call(core, Syscall::Exit, &[0]), None));
+    assert!(world.kernel.ending.is_some(), "what nobody goes on with keeps no machine alive");
+    while world.kernel.take_back() {}
+    assert_eq!(world.held(2), [0; 4]);
 }
 
 #[test]
@@ -590,7 +648,7 @@ fn whatever_the_bundle_may_ask_for_has_a_place_between_guards() {
     let most = WINDOW_BYTES - 2 * PLACEMENT_ALIGN;
     for bytes in [4096, PLACEMENT_ALIGN, most - PLACEMENT_ALIGN, most - 4096, most] {
         for random in [0, 1, u64::MAX] {
-            let at = crate::applications::placed(bytes, random);
+            let at = crate::build::placed(bytes, random);
             assert!(at >= PLACEMENT_ALIGN && at + bytes <= WINDOW_BYTES - PLACEMENT_ALIGN, "{bytes} at {at}");
         }
     }

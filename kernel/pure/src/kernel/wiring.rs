@@ -210,9 +210,10 @@ fn is_full_of(world: &mut World, address: u64, offset: u64, byte: u8) -> bool {
 #[test]
 fn nobody_sees_what_was_in_memory_before() {
     let mut world = World::boot(1, &[Program::named("a"), Program::named("b")], &[[0, 1]]);
-    let (image, border) = (world.kernel.applications[0].image_base, world.borders[0]);
+    let (image, border) = (world.kernel.applications[0].place.image, world.borders[0]);
     assert!(is_full_of(&mut world, image + 0x1000, 0, 0xcc), "data has its contents");
-    assert!(is_full_of(&mut world, image + 0x2000, 0, 0), "what follows it is zero");
+    assert!(is_full_of(&mut world, image + 0x2000, 0, 0xdd), "each page its own");
+    assert!(is_full_of(&mut world, image + 0x3000, 0, 0), "what follows it is zero");
     assert!(
         is_full_of(&mut world, border.rsp - 4096, 0, 0) && is_full_of(&mut world, border.rsp - 8192, 0, 0)
     );

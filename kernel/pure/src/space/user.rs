@@ -60,24 +60,18 @@ impl Space {
 
     /// What is nearly always meant, in a third of the instructions: where `length` bytes at `address` are in
     /// physical memory, if they are on one small page that user code could read, or write.
-    fn small_page(
-        self,
-        memory: &impl PhysicalMemory,
-        address: u64,
-        length: u64,
-        writes: bool,
-    ) -> Option<PhysAddr> {
-        let offset = address % FRAME_BYTES;
-        if address >= USER_END || offset + length > FRAME_BYTES {
+    fn small_page(self, memory: &impl PhysicalMemory, at: u64, length: u64, write: bool) -> Option<PhysAddr> {
+        let offset = at % FRAME_BYTES;
+        if at >= USER_END || offset + length > FRAME_BYTES {
             return None;
         }
-        let entry = |table, level| Entry(memory.read(entry_address(table, index(address, level))));
+        let entry = |table, level| Entry(memory.read(entry_address(table, index(at, level))));
         let below = |table, level| match entry(table, level).meaning(level) {
             Meaning::Table(next) => Some(next),
             _ => None,
         };
         let page = entry(below(below(below(self.root, 4)?, 3)?, 2)?, 1);
-        page.allows(writes).then(|| PhysAddr::of_frame(page.frame()) + offset)
+        page.allows(write).then(|| PhysAddr::of_frame(page.frame()) + offset)
     }
 
     /// Looks at all pages before anything is done.

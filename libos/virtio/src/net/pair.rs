@@ -120,7 +120,6 @@ impl<F: PciFunction, D: Dma> PairSetup<F, D> {
             properties,
             counters: Counters::default(),
             is_interrupting: false,
-            batches: 0,
             on_failure: |_| {},
         };
         pair.refill();
@@ -148,8 +147,6 @@ pub struct QueuePair<R: Registers, D, C> {
     epoch: u64,
     /// Whether it sleeps on interrupts rather than polls.
     is_interrupting: bool,
-    /// Batches of frames that had come when interrupts were last asked for.
-    batches: u64,
     on_failure: fn(Error),
     shared: Arc<Shared<R>>,
 }
@@ -173,14 +170,14 @@ impl<R: Registers, D: Dma, C: Clock> QueuePair<R, D, C> {
         QueuePair { on_failure, ..self }
     }
 
-    /// Looks whether the device has broken. Its status, which is slow to read, is of interest only if nothing
-    /// came since the last look: a device that breaks interrupts for that (section 2.1.2).
-    fn failure(&mut self) -> Option<Error> {
-        let before = core::mem::replace(&mut self.batches, self.counters.received_batches);
+    /// Looks whether the device has broken. It interrupts for that (section 2.1.2), but one interrupt may
+    /// have told of a frame and of that: whoever sleeps without a look at the status, slow as it is to read,
+    /// may sleep for good.
+    fn failure(&self) -> Option<Error> {
         if [self.receiver.errors(), self.transmitter.errors()] != [Errors::default(); 2] {
             return Some(Error::BrokeRules);
         }
-        (before == self.batches && self.shared.transport.is_broken()).then_some(Error::NeedsReset)
+        self.shared.transport.is_broken().then_some(Error::NeedsReset)
     }
 
     /// Resets the device, which broke by `cause`, and goes on with it.

@@ -11,13 +11,15 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_app::alloc::vec::Vec;
 use nom_app::devices::{self, Device};
 use nom_app::memory::{Grant, Region};
 use nom_app::{Error, PageSize, Protection, applications, args, board, events, println, time, upcall};
 use nom_guest_tests::line::{Line, Patience};
 use nom_guest_tests::{Check, Failure, border, expect, run};
+use nom_port::world::Preemption as _;
+use nom_sys::port::Interrupter;
 use nom_sys::program::ProgramSpace;
 
 nom_app::main!(main);
@@ -206,11 +208,15 @@ fn lives() -> Check {
     let (holder, faulter) = (peer(1)?, peer(2)?);
     let start = time::cycles();
     applications::start(holder)?;
-    println!("figure name=longest_start cycles={}", time::cycles() - start);
+    let all = time::cycles() - start;
     let start = time::cycles();
     applications::kill(holder)?;
     let shortest = time::cycles() - start;
-    applications::start(holder)?;
+    let mut result = Ok(());
+    let (longest, pieces) = longest_piece(&mut || result = applications::start(holder));
+    result?;
+    expect("whether it is started in pieces", pieces > 1, true)?;
+    println!("figure name=longest_start cycles={longest} pieces={pieces} all={all}");
     let frames = || applications::usage(holder).frames.load(Relaxed);
     let mut before = 0;
     while frames() > before {
@@ -229,6 +235,24 @@ fn lives() -> Check {
     }
     println!("figure name=longest_fault cycles={}", time::cycles() - start);
     Ok(())
+}
+
+/// A call that the kernel carries out in pieces is interrupted behind each. Cycles of the longest, with the
+/// interruption, and how many there were.
+fn longest_piece(call: &mut (dyn FnMut() + Send)) -> (u64, u64) {
+    /// Longer than it takes to come back from an interruption, shorter than a piece.
+    const AHEAD_NS: u64 = 5_000;
+    let (begin, longest, pieces) = (AtomicU64::new(time::cycles()), AtomicU64::new(0), AtomicU64::new(0));
+    let interrupted = || {
+        longest.fetch_max(time::cycles() - begin.load(Relaxed), Relaxed);
+        pieces.fetch_add(1, Relaxed);
+        Interrupter.set_alarm(Some(time::now_ns() + AHEAD_NS));
+        begin.store(time::cycles(), Relaxed);
+    };
+    Interrupter.set_alarm(Some(time::now_ns() + AHEAD_NS));
+    Interrupter.preemptible(call, &interrupted);
+    Interrupter.set_alarm(None);
+    (longest.load(Relaxed), pieces.load(Relaxed))
 }
 
 /// One yield is a switch to the peer and one back.

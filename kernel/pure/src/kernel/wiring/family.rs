@@ -65,7 +65,7 @@ fn each_space_has_its_own_part_and_all_have_the_rest() {
         unmap(&mut world, 0, place);
         switch(&mut world, 0, space);
         assert_eq!(world.touch(0, place, true), Some(second * 4096), "who unmapped was in the first");
-        let image = world.kernel.applications[0].image_base;
+        let image = world.kernel.applications[0].place.image;
         assert!(image >= IMAGE_WINDOW && world.touch(0, image, false).is_some());
     }
 }
@@ -192,11 +192,11 @@ fn spaces_are_charged_and_there_are_so_many_at_most() {
         create(&mut world);
     });
     assert_eq!(call(&mut world, 0, Syscall::SpaceCreate, &[]), Err(Error::TableFull));
-    let few = Program { frames_max: 24, ..maker() };
+    let few = Program { frames_max: 32, ..maker() };
     let mut world = World::boot(1, &[few], &[]);
     let made = (0..20).take_while(|_| call(&mut world, 0, Syscall::SpaceCreate, &[]).is_ok()).count();
     assert_eq!(call(&mut world, 0, Syscall::SpaceCreate, &[]), Err(Error::OverMemoryCap));
-    assert_eq!((made > 0, world.held(0).iter().sum::<u64>()), (true, 24));
+    assert_eq!((made > 0, world.held(0).iter().sum::<u64>()), (true, 32));
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_report_reads_the_space_that_the_application_is_in() {
         for (frame, caller) in [(first, 0x1111_0000), (second, 0x2222_0000)] {
             world.kernel.machine.write(PhysAddr::of_frame(frame) + 8, caller);
         }
-        let base = world.kernel.applications[0].image_base;
+        let base = world.kernel.applications[0].place.image;
         world.borders[0].rbp = PAGE;
         if exits {
             assert_eq!(world.call(0, Syscall::Exit, &[EXIT_BACKTRACE]), None);

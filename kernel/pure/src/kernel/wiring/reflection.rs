@@ -38,7 +38,7 @@ fn neither_entry_nor_word_is_anywhere_but_in_memory_of_the_applications() {
     map(&mut world, 0, PAGE);
     let frame = grant(&mut world, 0);
     world.call(0, Syscall::MemoryMap, &[PAGE + 4096, frame, 0, 1, READ]).unwrap().unwrap();
-    let image = world.kernel.applications[0].image_base + 0x1000;
+    let image = world.kernel.applications[0].place.image + 0x1000;
     for (entry, word, error) in [
         (USER_END, PAGE, Error::OutsideUserSpace),
         (u64::MAX << 47, PAGE, Error::OutsideUserSpace),
