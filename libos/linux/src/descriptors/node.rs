@@ -101,6 +101,11 @@ impl OpenNode {
         }
     }
 
+    /// Tells who watches it of something that was done to it.
+    pub fn tell_of(&self, event: u32) {
+        self.vfs.borrow_mut().tell_of(self.node, event);
+    }
+
     /// Bytes that it has.
     ///
     /// # Errors
@@ -143,6 +148,10 @@ impl crate::memory::Contents for OpenNode {
 
     fn len(&self) -> u64 {
         self.size().unwrap_or(0)
+    }
+
+    fn unchanging(&self) -> Option<&'static [u8]> {
+        if self.is_stored() { self.vfs.borrow().packed(self.node) } else { None }
     }
 
     fn node(&self) -> Option<NodeId> {

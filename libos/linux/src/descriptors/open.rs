@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::task::Waker;
-use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
+use linux_raw_sys::general::{
+    IN_CLOSE_NOWRITE, IN_CLOSE_WRITE, O_ACCMODE, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY,
+};
 use nom_fs::{Errno, LockOwner, NodeId, NodeType};
 
 /// Something that is read and written in order, and may have to be waited for. No call blocks: it says
@@ -72,6 +74,11 @@ pub(crate) trait Stream {
         None
     }
 
+    /// It as what tells of changed files.
+    fn notices(&self) -> Option<&super::notice::Notices> {
+        None
+    }
+
     /// It as a timer.
     fn timer(&self) -> Option<&super::timer::Timer> {
         None
@@ -112,6 +119,10 @@ impl Drop for Description {
         let number = self.number();
         if let Some(node) = self.node() {
             node.locks.release_all(node.node, LockOwner::Description(number));
+            let access = self.flags.get() & (O_ACCMODE | O_PATH);
+            if access & O_PATH == 0 {
+                node.tell_of(if access == O_RDONLY { IN_CLOSE_NOWRITE } else { IN_CLOSE_WRITE });
+            }
         }
     }
 }
@@ -189,6 +200,7 @@ impl Description {
             NodeType::Character => "/dev/console".into(),
             _ if stream.epoll().is_some() => "anon_inode:[eventpoll]".into(),
             _ if stream.signals().is_some() => "anon_inode:[signalfd]".into(),
+            _ if stream.notices().is_some() => "anon_inode:inotify".into(),
             _ if stream.timer().is_some() => "anon_inode:[timerfd]".into(),
             _ => "anon_inode:[eventfd]".into(),
         };

@@ -8,9 +8,11 @@
 mod change;
 mod fork;
 pub mod holders;
+pub mod kept;
 mod ranges;
 mod reached;
 mod region;
+mod runs;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,7 @@ use core::fmt;
 use core::ops::Range;
 use nom_fs::Errno;
 use nom_sys::Protection;
+use runs::Runs;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of a page.
@@ -58,6 +61,13 @@ pub trait PageSource {
     /// Makes a readable page, which may be mapped in other places, too, one that is mapped here alone and can
     /// be written: its frame then. Nothing if there is no memory: it is as it was.
     fn separate(&self, address: u64, frame: u64) -> Option<u64>;
+    /// A frame that is kept under a name, and how many behind it are kept under the names behind that, at
+    /// most `count`.
+    fn kept(&self, name: u64, count: u64) -> Option<(u64, u64)>;
+    /// Keeps pages of this place for others, where they can be [shown](PageSource::show) by their names:
+    /// numbers that stand for what is in them, which nobody changes. Those under whose name there is one
+    /// already are not kept.
+    fn keep(&self, name: u64, count: u64, frame: u64);
     /// Copies from pages that are there and readable.
     fn read(&self, address: u64, bytes: &mut [u8]);
     /// Copies to pages that are there and writable.
@@ -146,7 +156,7 @@ pub struct ProcessMemory {
 
 struct State {
     regions: RangeMap<MappedRegion>,
-    runs: RangeMap<Run>,
+    runs: Runs,
     /// Where regions are placed.
     place: Range<u64>,
     /// Where the heap begins, and where it ends.
@@ -227,7 +237,10 @@ impl ProcessMemory {
     /// `EFAULT` unless it could read all of that itself.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         self.reach(address, bytes.len() as u64, Touch::Read)?;
-        self.pages.read(address, bytes);
+        // No bytes may be at any address.
+        if !bytes.is_empty() {
+            self.pages.read(address, bytes);
+        }
         Ok(())
     }
 
@@ -237,7 +250,10 @@ impl ProcessMemory {
     /// `EFAULT` unless it could write all of that itself.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
         self.reach(address, bytes.len() as u64, Touch::Write)?;
-        self.pages.write(address, bytes);
+        // No bytes may be at any address.
+        if !bytes.is_empty() {
+            self.pages.write(address, bytes);
+        }
         Ok(())
     }
 
@@ -324,13 +340,13 @@ impl ProcessMemory {
 impl State {
     /// The end of what is there around an address, if it can be touched so.
     fn there(&self, address: u64, touch: Touch) -> Option<u64> {
-        let (range, run) = self.runs.find(address)?;
+        let (end, protection) = self.runs.around(address)?;
         let is_enough = match touch {
-            Touch::Read => run.protection != Protection::None,
-            Touch::Write => run.protection.writable(),
-            Touch::Execute => run.protection.executable(),
+            Touch::Read => protection != Protection::None,
+            Touch::Write => protection.writable(),
+            Touch::Execute => protection.executable(),
         };
-        is_enough.then_some(range.end)
+        is_enough.then_some(end)
     }
 
     /// Makes pages of a region there: `page`, and those around it within `window` that are not there yet.
@@ -348,6 +364,14 @@ impl State {
         let end = region.backing.fillable(range.start, end).max(page + PAGE);
         let mut next = start;
         while next < end {
+            if let Some((frame, count)) = region.shared_pages(pages, next - range.start, end - next)
+                && pages.show(next, count, frame, wanted)
+            {
+                let hold = Hold::Common;
+                self.runs.insert(next..next + count * PAGE, Run { frame, protection: wanted, hold });
+                next += count * PAGE;
+                continue;
+            }
             let Some((frame, count)) = pages.add(next, (end - next) / PAGE) else {
                 // Without memory for those around it, the page alone will do.
                 return match next {
@@ -361,7 +385,8 @@ impl State {
             if wanted != Protection::ReadWrite {
                 pages.protect(next, count, wanted);
             }
-            self.runs.insert(next..next + bytes, Run { frame, protection: wanted, hold: Hold::Own });
+            let hold = region.share_pages(pages, next - range.start, count, frame);
+            self.runs.insert(next..next + bytes, Run { frame, protection: wanted, hold });
             next += bytes;
         }
         Ok(())
