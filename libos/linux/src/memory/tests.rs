@@ -528,7 +528,7 @@ fn what_is_written_to_a_file_mapped_shared_all_see_and_the_file_gets() {
 #[test]
 fn a_file_that_is_open_for_reading_is_not_made_writable_where_it_is_shared() {
     let (_, memory) = memory(4, 100);
-    let pages = SharedPages::new(memory.keeper(), Some(Rc::new(FakeFile(PAGE))));
+    let pages = SharedPages::new(memory.keeper(), Some(Rc::new(FakeFile(PAGE, false))));
     let backing = Backing::Shared(SharedPart { pages, offset: 0, may_write: false });
     let region = MappedRegion { sharing: Sharing::Shared, backing, ..MappedRegion::zeros(Rights::READ) };
     memory.map(Where::At(START), PAGE, region).unwrap();
