@@ -91,6 +91,13 @@ impl<'a> Words<'a> {
         Words { rest: line }
     }
 
+    /// The line from the first word on, if there is one.
+    #[inline]
+    fn rest_of_line(&self) -> Option<&'a [u8]> {
+        let blanks = self.rest.iter().position(|byte| *byte != b' ')?;
+        Some(&self.rest[blanks..])
+    }
+
     /// The only word, if there are no more.
     #[inline]
     pub(crate) fn single(&self) -> Option<&'a [u8]> {
@@ -366,10 +373,11 @@ pub(crate) fn tell<B: Buffer>(request: &Request<'_>, sink: &mut impl Sink<B>) {
     }
 }
 
-#[cold]
+#[inline(never)]
 fn tell_key<B: Buffer>(request: &Request<'_>, sink: &mut impl Sink<B>) {
     let key = match request {
-        Request::Get { keys, .. } => keys.clone().next(),
+        // Up to the end of the line: nobody asks for what a key begins with and finds a blank in it.
+        Request::Get { keys, .. } => keys.rest_of_line(),
         Request::Update { update, .. } => Some(update.key),
         Request::Delete { key, .. } | Request::Arithmetic { key, .. } | Request::Touch { key, .. } => {
             Some(*key)

@@ -5,6 +5,7 @@ use crate::demo::interruptible;
 use crate::numbers::whole;
 use crate::produce::print_outcome;
 use anyhow::Result;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use nom_bench::bulk::offloads::Offloads;
 use nom_bench::wire::conditions::Conditions;
@@ -155,8 +156,9 @@ pub struct Floods {
 
 /// `nom bench grid`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  nom bench grid --turns 3 --seconds 5 --out results/grid")]
+#[command(after_help = "Examples:
+  nom bench grid --turns 3 --seconds 5 --out results/grid
+  nom bench grid --only counts")]
 pub struct Grid {
     /// Directory for results.json, results.csv, figures and report.html.
     #[arg(long, value_name = "DIR", default_value = "bench-grid")]
@@ -167,6 +169,9 @@ pub struct Grid {
     /// How long each time.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<u64>(1..=3600))]
     seconds: u64,
+    /// Do this only; can be given several times.
+    #[arg(long, value_name = "EXPERIMENT", value_parser = PossibleValuesParser::new(grid::EXPERIMENTS))]
+    only: Vec<String>,
 }
 
 /// `nom bench linux`.
@@ -241,6 +246,7 @@ pub fn bench(options: &Bench) -> Result<u8> {
             project,
             turns: options.turns,
             duration: Duration::from_secs(options.seconds),
+            only: options.only.clone(),
         })?,
         Bench::Table(options) => return table(options, project),
     };

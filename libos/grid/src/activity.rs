@@ -18,7 +18,17 @@ impl<V> Default for ByActivity<V> {
 }
 
 impl<V> ByActivity<V> {
+    /// Nearly always all up to the last are there, so that a number is a place.
+    #[inline]
     fn place(&self, activity: Activity) -> Result<usize, usize> {
+        let place = activity.0 as usize;
+        match self.0.get(place) {
+            Some((known, _)) if *known == activity => Ok(place),
+            _ => self.search(activity),
+        }
+    }
+
+    fn search(&self, activity: Activity) -> Result<usize, usize> {
         self.0.binary_search_by_key(&activity, |(known, _)| *known)
     }
 

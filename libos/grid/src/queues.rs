@@ -222,11 +222,7 @@ impl<T> RequestQueues<T> {
     /// the next question; or gives it back ([`RequestQueues::reject`]).
     pub fn next(&mut self, now_ns: u64) -> Next<T> {
         loop {
-            if let Some((client, left)) = self.chosen
-                && left > 0
-                && let Some(message) = self.take(client, now_ns)
-            {
-                self.chosen = Some((client, left - 1));
+            if let Some((client, message)) = self.go_on(now_ns) {
                 return Next::Serve(client, message);
             }
             self.end_decision(now_ns);
@@ -243,11 +239,36 @@ impl<T> RequestQueues<T> {
         }
     }
 
+    /// The next message that the last decision is for, if there is one: nobody need be asked, and the time
+    /// need not be exact.
+    #[inline]
+    pub fn go_on(&mut self, now_ns: u64) -> Option<(ClientIndex, T)> {
+        let (client, left) = self.chosen.filter(|(_, left)| *left > 0)?;
+        let message = self.take(client, now_ns)?;
+        self.chosen = Some((client, left - 1));
+        Some((client, message))
+    }
+
+    /// Of the message that was taken last, which holds so many bytes, only a part was served: it is the next
+    /// of its client again.
+    pub fn put_back(&mut self, client: ClientIndex, message: T, bytes: usize, now_ns: u64) {
+        let Some(Some(queue)) = self.queues.get_mut(client) else { return };
+        let was_empty = queue.waiting.is_empty();
+        queue.waiting.push_front(Waiting { message, bytes, arrived_ns: now_ns });
+        queue.bytes += bytes;
+        self.waiting += 1;
+        let is_chosen = self.chosen.is_some_and(|(chosen, _)| chosen == client);
+        if was_empty && !is_chosen && !queue.is_suspended {
+            self.scheduler.client_ready(client, QueueHead { arrived_ns: now_ns }, now_ns);
+        }
+    }
+
     /// Ends a turn before so many messages were served as a decision is for: they took long.
     pub fn end_turn(&mut self) {
         self.chosen = self.chosen.map(|(client, _)| (client, 0));
     }
 
+    #[inline]
     fn take(&mut self, client: ClientIndex, now_ns: u64) -> Option<T> {
         let queue = self.queues.get_mut(client)?.as_mut().filter(|queue| !queue.is_suspended)?;
         let Waiting { message, bytes, arrived_ns } = queue.waiting.pop_front()?;

@@ -236,7 +236,8 @@ impl<B: Buffer, S: Sink<B> + ?Sized> Sink<B> for &mut S {
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked<'a> {
-    /// What is kept under a key; the first, if it names several.
+    /// What is kept under a key; the first, if it names several. Behind a blank more of the request may
+    /// follow, for whom it is enough to look at what a key begins with.
     Key(&'a [u8]),
     /// A page, by its path, and the name of the site, if it says one.
     Page {

@@ -155,6 +155,24 @@ impl Handle {
         self.shared.meter.borrow_mut().part(|| self.shared.clock.now_ns());
     }
 
+    /// The same when it is `now_ns`, as somebody has just asked.
+    #[inline]
+    pub fn part_at(&self, now_ns: u64) {
+        self.shared.meter.borrow_mut().part(|| now_ns);
+    }
+
+    /// It is `now_ns`: what was done since the last boundary was done for several, who pay for it by what
+    /// each counts.
+    pub fn divide(&self, now_ns: u64, counts: impl Iterator<Item = (Activity, u64)> + Clone) {
+        self.shared.meter.borrow_mut().divide(now_ns, counts);
+        self.shared.has_charged.set(true);
+    }
+
+    /// There will be activities of the numbers below `count`: none of them is searched for.
+    pub fn expect_activities(&self, count: u32) {
+        self.shared.meter.borrow_mut().expect(count);
+    }
+
     /// What an activity was charged, until the last boundary between events.
     #[must_use]
     pub fn record(&self, activity: Activity) -> Record {

@@ -94,6 +94,30 @@ impl Meter {
         }
     }
 
+    /// Has a place for each of the first `count` activities, so that none is searched for.
+    pub fn expect(&mut self, count: u32) {
+        for number in 0..count {
+            self.records.get_or_insert_with(Activity(number), Record::default);
+        }
+    }
+
+    /// Divides the time until `now_ns` among activities by what each counts, and counts that as their events:
+    /// work for several that was done in one go.
+    pub fn divide(&mut self, now_ns: u64, counts: impl Iterator<Item = (Activity, u64)> + Clone) {
+        let mut left: u64 = counts.clone().map(|(_, count)| count).sum();
+        if left == 0 {
+            return self.close(now_ns);
+        }
+        let mut left_ns = self.advance(now_ns);
+        for (activity, count) in counts.filter(|(_, count)| *count > 0) {
+            // Of what is left: so that it adds up whatever is rounded.
+            let ns = (u128::from(left_ns) * u128::from(count) / u128::from(left)) as u64;
+            (left, left_ns) = (left - count, left_ns - ns);
+            self.charge(activity, Record { events: count, ns });
+        }
+        self.payer = None;
+    }
+
     /// If somebody else has worked, the work of `activity` begins now; `now_ns` is asked only then.
     #[inline]
     pub fn separate(&mut self, activity: Activity, now_ns: impl FnOnce() -> u64) {
@@ -188,6 +212,18 @@ mod tests {
         let usage = meter.usage();
         assert_eq!(usage.activities, [(A, Record { events: 1, ns: 30 }), (B, Record { events: 1, ns: 70 })]);
         assert_eq!(usage.elapsed_ns, 100);
+    }
+
+    #[test]
+    fn what_was_done_in_one_go_is_divided_and_adds_up() {
+        let mut meter = Meter::new(100);
+        meter.expect(3);
+        meter.divide(110, [(A, 2), (B, 0), (INFRASTRUCTURE, 1)].into_iter());
+        meter.divide(112, [(B, 0)].into_iter());
+        let usage = meter.usage();
+        let of = |activity, events, ns| (activity, Record { events, ns });
+        assert_eq!(usage.activities, [of(INFRASTRUCTURE, 1, 4), of(A, 2, 6)]);
+        assert_eq!((usage.spinning_ns, usage.elapsed_ns), (2, 12), "for nobody");
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod active;
 mod memory;
 
 use crate::metered::Metered;
-use crate::payers::{Payers, label};
+use crate::payers::{Payers, label, settled};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -15,7 +15,7 @@ use nom_net::{Application, Closed, Detached, FlowId, FourTuple, Noted, Observed 
 use nom_port::buffer::{Buffer, Chain, Slice};
 use nom_port::nic::{Nic, Received, gather};
 use nom_port::world::Clock;
-use nom_service::{Class, Happening, Reply, Service, Stream};
+use nom_service::{Activity, Class, Happening, Reply, Service, Stream};
 
 /// Places for clients that are not given back.
 const LASTING: usize = 1024;
@@ -68,6 +68,19 @@ pub(crate) struct Client<B, C> {
     left: usize,
     /// Whose it is.
     class: Class,
+    /// Whom its last request was for.
+    last: Last,
+}
+
+/// Whom the requests of a client were for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    /// None has said.
+    Unsaid,
+    /// All that have said are for this one.
+    All(Activity),
+    /// Others were for another than the last.
+    Mixed(Activity),
 }
 
 impl<B: Buffer, C> Client<B, C> {
@@ -83,7 +96,20 @@ impl<B: Buffer, C> Client<B, C> {
             is_own: false,
             unread: 0,
             left: 0,
+            last: Last::Unsaid,
         }
+    }
+
+    /// Its last request was for this activity: the stack is told, unless it knows.
+    #[inline]
+    fn tell<N: Nic<Buffer = B>, K: Clock>(&mut self, stack: &mut Measured<N, K>, activity: Activity) {
+        let (last, label) = match self.last {
+            Last::All(last) | Last::Mixed(last) if last == activity => return,
+            Last::Unsaid => (Last::All(activity), settled(activity)),
+            Last::All(_) | Last::Mixed(_) => (Last::Mixed(activity), label(activity, true)),
+        };
+        self.last = last;
+        stack.set_label(self.flow, label);
     }
 
     /// Whether it has taken something of what it was answered since the last look; `queued` bytes are the
@@ -374,7 +400,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         let requests = self.reply.take_requests();
         let len = self.reply.len();
         if let Some(activity) = self.reply.end(if len > 0 { requests } else { 0 }, len) {
-            stack.set_label(flow, label(activity, true));
+            client.tell(stack, activity);
             self.accounts.iter_mut().for_each(|accounts| accounts.charge(flow.index(), activity));
         }
         let noted = (S::IS_TIMED && len > 0).then_some(Noted { arrived_ns, requests, len });

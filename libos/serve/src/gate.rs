@@ -10,6 +10,7 @@
 use crate::payers::{Payers, activity_of};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use nom_grid::{
     ClientIndex, GridPlan, GridResource, Next, QueueLimits, RequestQueues, ResourcePlan, ResourceRecord,
 };
@@ -35,15 +36,41 @@ const TURN_NS: u64 = 200_000;
 /// buffers away.
 const WAITING_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes of a frame's payload that are served in one go, at least and at most; between them, as many as take
+/// as long as a turn. The device merges a flood into frames that hold thousands of requests.
+const PIECE_BYTES: RangeInclusive<usize> = 64..=65_536;
+
 /// The queue of activities that have none of their own: a scheduler has so many clients at most.
 const SHARED: ClientIndex = nom_grid::CLIENTS_MAX - 1;
 
 /// Why every scheduler can serve every activity.
 const CHECKED: &str = "a checked plan gives schedulers what they go by";
 
+/// A frame that waits.
+#[derive(Clone, Copy, Debug)]
+struct Ticket {
+    /// Where it does.
+    place: u32,
+    /// Whether a piece of it was served.
+    is_begun: bool,
+}
+
+/// What is being served.
+#[derive(Clone, Copy, Debug)]
+struct Serving {
+    client: ClientIndex,
+    place: u32,
+    /// Bytes that were left of it.
+    left: usize,
+}
+
 /// The request queues of one core.
 pub(crate) struct Gate<B> {
-    queues: RequestQueues<Arrival<B>>,
+    queues: RequestQueues<Ticket>,
+    /// Frames that wait: each stays where it was put until it is served.
+    frames: Vec<Option<Arrival<B>>>,
+    /// Places of frames that were.
+    free: Vec<u32>,
     payers: Rc<Payers>,
     handle: Handle,
     /// Whose frames go on at once while none wait.
@@ -51,18 +78,59 @@ pub(crate) struct Gate<B> {
     /// Frames that were taken since somebody was served; how many of them since the last question.
     harvested: u32,
     is_fresh: bool,
+    /// Frames that were put into queues and are not paid for yet, by the activities' numbers.
+    taken: Vec<u64>,
+    has_taken: bool,
     /// Messages that may yet be served in this poll.
     left: u32,
-    /// What is being served: bytes of its frame.
-    serving: Option<u64>,
+    serving: Option<Serving>,
+    /// What was served, for whom, since the scheduler was told.
+    untold: (ClientIndex, ResourceRecord),
     /// What the scheduler was told of each activity's time, in nanoseconds, by their numbers.
     told_of: Vec<u64>,
-    /// When the present turn began, and the time if it was read since a message was served.
+    /// By client.
+    paces: Vec<Pace>,
+    /// Bytes of a frame that go on at a time.
+    piece_max: usize,
+    /// When the present turn began.
     turn_ns: u64,
-    read_ns: Option<u64>,
+    look: Look,
     /// Messages of all polls.
     served: u64,
     due: Option<Instant>,
+}
+
+/// When the clock is read: not for each message, if many are served in a turn.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// When it was read last, and whether no message was served since.
+    now_ns: u64,
+    is_new: bool,
+    /// Messages since then, all of one client, and after how many it is read again.
+    messages: u32,
+    most: u32,
+}
+
+/// How long what a client sends takes, of late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// A message, in nanoseconds.
+    each_ns: u64,
+    /// 1,024 bytes.
+    kibibyte_ns: u64,
+}
+
+impl Pace {
+    /// Messages that a turn which is over in `left_ns` will take.
+    fn messages(self, left_ns: u64) -> u32 {
+        left_ns.div_ceil(self.each_ns.max(1)).clamp(1, u64::from(u32::MAX)) as u32
+    }
+
+    /// Bytes that take as long as a turn.
+    fn piece(self) -> usize {
+        let bytes = (TURN_NS * 1024).checked_div(self.kibibyte_ns).unwrap_or(u64::MAX);
+        (bytes.min(u64::from(u32::MAX)) as usize).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end())
+    }
 }
 
 /// What stands before input by a plan, if anything does.
@@ -84,20 +152,27 @@ impl<B: Buffer> Gate<B> {
         for (client, name) in payers.rules().names().enumerate().take(SHARED) {
             queues.add(client, &plan.terms_of(name).parameters(), limits).expect(CHECKED);
         }
-        let told_of = payers.rules().names().map(|_| 0).collect();
         queues.add(SHARED, &plan.terms_of("others").parameters(), limits).expect(CHECKED);
+        let none: Vec<u64> = payers.rules().names().map(|_| 0).collect();
         Some(Gate {
             queues,
+            frames: Vec::new(),
+            free: Vec::new(),
             payers,
             handle,
             alone: 0,
             harvested: 0,
             is_fresh: false,
+            taken: none.clone(),
+            has_taken: false,
             left: SERVE_MAX,
             serving: None,
+            untold: (0, ResourceRecord::default()),
+            told_of: none,
+            paces: alloc::vec![Pace::default(); SHARED + 1],
+            piece_max: *PIECE_BYTES.end(),
             turn_ns: 0,
-            read_ns: None,
-            told_of,
+            look: Look { now_ns: 0, is_new: false, messages: 0, most: 1 },
             served: 0,
             due: None,
         })
@@ -128,15 +203,59 @@ impl<B: Buffer> Gate<B> {
         self.served
     }
 
-    /// What was served last is over: whoever pays for it is charged.
+    /// Reads the clock.
+    fn look_up(&mut self) {
+        let now_ns = self.handle.clock_ns();
+        let Look { now_ns: before_ns, messages, .. } = self.look;
+        if messages > 0 {
+            let taken_ns = now_ns.saturating_sub(before_ns);
+            self.paces[self.untold.0].each_ns = taken_ns / u64::from(messages);
+        }
+        self.look = Look { now_ns, is_new: true, messages: 0, ..self.look };
+    }
+
+    /// What was served last is over, or waits again with what is left of it.
+    #[inline]
+    fn end_message(&mut self) {
+        let Some(Serving { client, place, left }) = self.serving.take() else { return };
+        let Some(arrival) = &self.frames[place as usize] else { return };
+        let (now, bytes, untold) = (arrival.left(), arrival.bytes(), &mut self.untold.1);
+        untold.bytes += (left - now) as u64;
+        if now == 0 {
+            untold.messages += 1;
+            self.free.push(place);
+        } else {
+            self.queues.put_back(client, Ticket { place, is_begun: true }, bytes, self.look.now_ns);
+        }
+    }
+
+    /// Whoever has been served until now is charged, and the scheduler hears of it.
     fn account(&mut self, now_ns: u64) {
-        let Some(bytes) = self.serving.take() else { return };
-        self.payers.pay();
-        // A request may have said that it is for another than its connection was for.
-        let activity = self.payers.present();
+        if self.has_taken {
+            return self.put_away(now_ns);
+        }
+        let (client, record) = core::mem::take(&mut self.untold);
+        if record.bytes == 0 {
+            return;
+        }
+        self.payers.pay(now_ns);
+        // A request may have said that it is for another: who that was is told with the rest.
+        let activity = if client < SHARED { Activity(client as u32) } else { self.payers.present() };
         let core_ns = self.untold_ns(activity);
-        let record = ResourceRecord { messages: 1, core_ns, bytes, ..ResourceRecord::default() };
-        self.queues.served(client_of(activity), &record, now_ns);
+        let kibibyte_ns = core_ns.saturating_mul(1024) / record.bytes;
+        let pace = &mut self.paces[client];
+        pace.kibibyte_ns = match pace.kibibyte_ns {
+            0 => kibibyte_ns,
+            before => (3 * before + kibibyte_ns) / 4,
+        };
+        self.queues.served(client, &ResourceRecord { core_ns, ..record }, now_ns);
+    }
+
+    /// Whoever had frames put into queues is charged for that.
+    fn put_away(&mut self, now_ns: u64) {
+        self.payers.put_away(now_ns, &self.taken);
+        self.taken.fill(0);
+        self.has_taken = false;
     }
 
     /// Tells the scheduler of what activities have taken of the core beside what was served: who sends what
@@ -158,6 +277,64 @@ impl<B: Buffer> Gate<B> {
         let told = self.told_of.get_mut(activity.0 as usize);
         told.map_or(0, |told| ns.saturating_sub(core::mem::replace(told, ns)))
     }
+
+    /// A message is served.
+    #[inline]
+    fn serve(&mut self, client: ClientIndex, Ticket { place, is_begun }: Ticket) -> u32 {
+        self.left -= 1;
+        self.served += 1;
+        self.look.is_new = false;
+        let Some(arrival) = &self.frames[place as usize] else { return place };
+        self.serving = Some(Serving { client, place, left: arrival.left() });
+        if !is_begun {
+            let waited_ns = self.look.now_ns.saturating_sub(arrival.at_ns());
+            self.payers.resume(arrival.label(), arrival.bytes() as u64, waited_ns);
+        }
+        self.untold.0 = client;
+        place
+    }
+
+    /// Where the frame is that is served next.
+    fn choose(&mut self) -> Option<u32> {
+        self.end_message();
+        // While a decision goes on nobody is asked, nor is the clock.
+        if !self.is_fresh
+            && !self.look.is_new
+            && self.left > 0
+            && let Some((client, ticket)) = self.queues.go_on(self.look.now_ns)
+        {
+            return Some(self.serve(client, ticket));
+        }
+        if !self.look.is_new {
+            self.look_up();
+        }
+        let now_ns = self.look.now_ns;
+        self.account(now_ns);
+        // The device may have more: who is in there is to be heard first.
+        let may_have_more = core::mem::take(&mut self.is_fresh) && self.harvested < HARVEST_MAX;
+        if may_have_more || self.left == 0 {
+            self.due = (self.queues.waiting() > 0).then(|| Instant::from_nanos(now_ns));
+            self.look.is_new = false;
+            return None;
+        }
+        if core::mem::take(&mut self.harvested) > 0 {
+            self.account_for_rest(now_ns);
+        }
+        let next = self.queues.next(now_ns);
+        if let Next::Serve(client, ticket) = next {
+            self.alone = client;
+            self.piece_max = self.paces[client].piece();
+            let left_ns = (self.turn_ns + TURN_NS).saturating_sub(now_ns);
+            self.look.most = self.paces[client].messages(left_ns);
+            return Some(self.serve(client, ticket));
+        }
+        self.look.is_new = false;
+        self.due = match next {
+            Next::After(ns) => Some(Instant::from_nanos(now_ns.saturating_add(ns))),
+            Next::Nothing | Next::Serve(..) => None,
+        };
+        None
+    }
 }
 
 impl<B: Buffer> Queues<B> for Gate<B> {
@@ -165,64 +342,62 @@ impl<B: Buffer> Queues<B> for Gate<B> {
     fn goes_on(&mut self, label: Label) -> bool {
         self.harvested += 1;
         self.is_fresh = true;
-        self.queues.is_direct() && client_of(activity_of(label)) == self.alone
-    }
-
-    fn push(&mut self, arrival: Arrival<B>) {
-        let bytes = arrival.bytes();
-        self.payers.postpone();
-        let client = client_of(activity_of(arrival.label()));
-        if let Err(refusal) = self.queues.push(client, arrival, bytes, self.handle.now_ns()) {
-            let (nom_grid::QueueRefusal::Full(arrival) | nom_grid::QueueRefusal::Gone(arrival)) = refusal;
-            self.payers.frame_lost(arrival.label(), bytes as u64);
+        let is_alone = self.queues.is_direct() && client_of(activity_of(label)) == self.alone;
+        if is_alone && self.has_taken {
+            // What was taken was lost: nobody waits.
+            let now_ns = self.handle.clock_ns();
+            self.put_away(now_ns);
         }
+        is_alone
     }
 
-    fn next(&mut self) -> Option<Arrival<B>> {
-        if self.queues.waiting() == 0 && self.serving.is_none() {
+    #[inline]
+    fn push(&mut self, label: Label, bytes: usize) -> Option<&mut Option<Arrival<B>>> {
+        if !core::mem::replace(&mut self.has_taken, true) {
+            self.payers.begin_taking();
+        }
+        let activity = activity_of(label);
+        self.payers.postpone(label);
+        if let Some(taken) = self.taken.get_mut(activity.0 as usize) {
+            *taken += 1;
+        }
+        let place = self.free.last().copied().unwrap_or(self.frames.len() as u32);
+        let ticket = Ticket { place, is_begun: false };
+        if self.queues.push(client_of(activity), ticket, bytes, self.handle.now_ns()).is_err() {
+            self.payers.frame_lost(label, bytes as u64);
+            return None;
+        }
+        if self.free.pop().is_none() {
+            self.frames.push(None);
+        }
+        self.frames.get_mut(place as usize)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<&mut Arrival<B>> {
+        if self.queues.waiting() == 0 && self.serving.is_none() && !self.has_taken {
             (self.harvested, self.is_fresh, self.due) = (0, false, None);
             return None;
         }
-        let now_ns = self.read_ns.take().unwrap_or_else(|| self.handle.clock_ns());
-        self.account(now_ns);
-        // The device may have more: who is in there is to be heard first.
-        let may_have_more = core::mem::take(&mut self.is_fresh) && self.harvested < HARVEST_MAX;
-        if may_have_more || self.left == 0 {
-            self.due = (self.queues.waiting() > 0).then(|| Instant::from_nanos(now_ns));
-            return None;
-        }
-        if core::mem::take(&mut self.harvested) > 0 {
-            self.account_for_rest(now_ns);
-        }
-        match self.queues.next(now_ns) {
-            Next::Serve(client, arrival) => {
-                self.left -= 1;
-                self.served += 1;
-                self.alone = client;
-                let bytes = arrival.bytes() as u64;
-                self.payers.resume(arrival.label(), bytes, now_ns.saturating_sub(arrival.at_ns()));
-                self.serving = Some(bytes);
-                Some(arrival)
-            }
-            Next::After(ns) => {
-                self.due = Some(Instant::from_nanos(now_ns.saturating_add(ns)));
-                None
-            }
-            Next::Nothing => {
-                self.due = None;
-                None
-            }
-        }
+        let place = self.choose()?;
+        let arrival = self.frames[place as usize].as_mut()?;
+        arrival.cut(self.piece_max);
+        Some(arrival)
     }
 
+    #[inline]
     fn is_turn_over(&mut self) -> bool {
-        let now_ns = self.handle.clock_ns();
-        let is_over = now_ns.saturating_sub(self.turn_ns) >= TURN_NS;
+        self.look.messages += 1;
+        // A piece is as much as a turn takes.
+        let is_piece = self.serving.is_some_and(|serving| serving.left > self.piece_max);
+        if self.look.messages < self.look.most && !is_piece {
+            return false;
+        }
+        self.look_up();
+        let is_over = self.look.now_ns.saturating_sub(self.turn_ns) >= TURN_NS;
         if is_over {
-            self.turn_ns = now_ns;
+            self.turn_ns = self.look.now_ns;
             self.queues.end_turn();
-        } else {
-            self.read_ns = Some(now_ns);
         }
         is_over
     }

@@ -7,7 +7,8 @@
 //!         │                  │ if no request says    │ since the frame came    │
 //! ```
 //! What is done before anybody knows for whom is paid for by whoever turns out to be it; what nobody turns
-//! out to be for, by the infrastructure. The clock is read once a frame, and where another begins to pay.
+//! out to be for, by the infrastructure. The clock is read where another begins to pay, and once
+//! for what is done for several in one go.
 
 use crate::metered::Traffic;
 use alloc::boxed::Box;
@@ -22,15 +23,23 @@ use nom_service::{Activity, CostRates, GOVERNING, INFRASTRUCTURE, Payer, Rules};
 /// In a flow's label, beside the activity: a request may say otherwise.
 const BY_REQUEST: u32 = 1 << 31;
 
+/// Besides: all its requests were for this activity so far, so that the next is taken for another of its.
+const SETTLED: u32 = 1 << 30;
+
 /// The label of flows that are for an activity, until a request says otherwise if it `may`.
 pub(crate) fn label(activity: Activity, may: bool) -> Label {
     Label(activity.0 | if may { BY_REQUEST } else { 0 })
 }
 
+/// The label of flows all of whose requests were for an activity so far.
+pub(crate) fn settled(activity: Activity) -> Label {
+    Label(activity.0 | BY_REQUEST | SETTLED)
+}
+
 /// Whom a flow of this label is for.
 #[inline]
 pub(crate) fn activity_of(Label(bits): Label) -> Activity {
-    Activity(bits & !BY_REQUEST)
+    Activity(bits & !(BY_REQUEST | SETTLED))
 }
 
 /// What was consumed for an activity, but for the core's time.
@@ -79,20 +88,24 @@ pub(crate) struct Payers {
     rules: Arc<Rules>,
     handle: Handle,
     present: Cell<Activity>,
-    last: Cell<Last>,
+    /// Who pays by the meter as well: as long as he does, nothing need be said to it.
+    running: Cell<Activity>,
+    /// Who pays for the frame that came last, if no request says otherwise; its bytes.
+    last: Cell<Activity>,
+    last_bytes: Cell<u64>,
     /// By the activities' numbers.
     records: Box<[Record]>,
 }
 
-/// The frame that came last, by its bytes.
-#[derive(Clone, Copy, Debug)]
-enum Last {
-    Paid,
-    /// Nobody pays for it yet.
-    Unknown(u64),
-    /// This activity pays for it, if no request says otherwise.
-    Found(u64, Activity),
-}
+/// Of who pays by the meter: whoever its loop says.
+const UNSAID: Activity = Activity(u32::MAX);
+/// Nobody yet.
+const PARTED: Activity = Activity(u32::MAX - 1);
+
+/// Of who pays for the last frame: somebody has.
+const PAID: Activity = Activity(u32::MAX);
+/// Nobody has yet, nor is it known who will.
+const UNKNOWN: Activity = Activity(u32::MAX - 1);
 
 /// A [`Consumption`] that grows.
 #[derive(Debug, Default)]
@@ -151,9 +164,11 @@ impl Record {
 
 impl Payers {
     pub fn new(rules: Arc<Rules>, handle: Handle) -> Rc<Payers> {
-        let records = rules.names().map(|_| Record::default()).collect();
-        let (present, last) = (Cell::new(INFRASTRUCTURE), Cell::new(Last::Paid));
-        Rc::new(Payers { rules, handle, present, last, records })
+        let records: Box<[Record]> = rules.names().map(|_| Record::default()).collect();
+        handle.expect_activities(records.len() as u32);
+        let (present, running) = (Cell::new(INFRASTRUCTURE), Cell::new(UNSAID));
+        let (last, last_bytes) = (Cell::new(PAID), Cell::new(0));
+        Rc::new(Payers { rules, handle, present, running, last, last_bytes, records })
     }
 
     pub fn rules(&self) -> &Arc<Rules> {
@@ -175,51 +190,76 @@ impl Payers {
     #[inline]
     pub fn frame_came(&self, bytes: u64) {
         self.settle();
-        self.handle.part();
-        self.last.set(Last::Unknown(bytes));
+        self.last.set(UNKNOWN);
+        self.last_bytes.set(bytes);
     }
 
     /// Nobody else will say for whom the last frame was: what was for nobody is the infrastructure's.
     #[inline]
     pub fn settle(&self) {
         match self.last.get() {
-            Last::Paid => {}
-            Last::Unknown(_) => self.charge(INFRASTRUCTURE),
-            Last::Found(_, activity) => self.charge(activity),
+            PAID => {}
+            UNKNOWN => self.charge(INFRASTRUCTURE),
+            found => self.charge(found),
         }
     }
 
     /// What is done is for whom `label` says.
+    #[inline]
     pub fn attribute(&self, label: Label) {
         let activity = activity_of(label);
         match self.last.get() {
-            Last::Unknown(bytes) if label.0 & BY_REQUEST != 0 => self.last.set(Last::Found(bytes, activity)),
-            Last::Unknown(_) => self.charge(activity),
-            Last::Found(_, of_last) => {
-                self.charge(of_last);
+            UNKNOWN if label.0 & BY_REQUEST != 0 => {
+                // Somebody else's work is over; so is that for one who may be another from here on.
+                if label.0 & SETTLED == 0 || self.running.get() != activity {
+                    self.part();
+                }
+                self.last.set(activity);
+            }
+            UNKNOWN | PAID => self.charge(activity),
+            found if found == activity => {}
+            found => {
+                self.charge(found);
                 self.charge(activity);
             }
-            Last::Paid if self.present.get() == activity => {}
-            Last::Paid => self.charge(activity),
         }
     }
 
-    /// The last frame has to wait. What was done so far is for whom its flow is for; whoever is to pay for
-    /// the frame itself will be known when it is read.
-    pub fn postpone(&self) {
-        if let Last::Found(_, activity) = self.last.replace(Last::Paid) {
-            self.handle.charge(activity);
-            self.present.set(activity);
+    /// Whoever has worked so far has paid for it; somebody will say who pays for what follows.
+    fn part(&self) {
+        self.handle.part();
+        self.running.set(PARTED);
+    }
+
+    /// Frames are taken from now on that are put into queues: [`Payers::put_away`] ends it.
+    pub fn begin_taking(&self) {
+        self.part();
+    }
+
+    /// The last frame has to wait: whoever is to pay for it will be known when it is read, if requests say.
+    #[inline]
+    pub fn postpone(&self, label: Label) {
+        if self.last.replace(PAID) != PAID && label.0 & BY_REQUEST == 0 {
+            self.record(activity_of(label)).received.add(self.last_bytes.get());
         }
+    }
+
+    /// It is `now_ns`: since [`Payers::begin_taking`], so many frames of each activity were put into queues,
+    /// one as much work as the other.
+    pub fn put_away(&self, now_ns: u64, frames: &[u64]) {
+        let counts = frames.iter().enumerate();
+        self.handle.divide(now_ns, counts.map(|(number, frames)| (Activity(number as u32), *frames)));
+        self.running.set(PARTED);
     }
 
     /// A frame that had to wait for so long is read.
+    #[inline]
     pub fn resume(&self, label: Label, bytes: u64, waited_ns: u64) {
         self.settle();
         self.record(activity_of(label)).queued_ns.update(|before| before + waited_ns);
         if label.0 & BY_REQUEST != 0 {
-            self.handle.part();
-            self.last.set(Last::Unknown(bytes));
+            self.last.set(UNKNOWN);
+            self.last_bytes.set(bytes);
         }
     }
 
@@ -232,11 +272,11 @@ impl Payers {
         }
     }
 
-    /// Whoever pays has paid for what was done so far, and pays on.
-    pub fn pay(&self) {
+    /// It is `now_ns`, and whoever pays has paid for what was done so far.
+    pub fn pay(&self, now_ns: u64) {
         self.settle();
-        self.handle.part();
-        self.handle.charge(self.present.get());
+        self.handle.part_at(now_ns);
+        self.running.set(PARTED);
     }
 
     /// Who paid last.
@@ -246,6 +286,7 @@ impl Payers {
     }
 
     /// A frame of so many bytes leaves.
+    #[inline]
     pub fn frame_leaves(&self, bytes: u64) {
         self.settle();
         self.record(self.present.get()).sent.add(bytes);
@@ -279,8 +320,9 @@ impl Payers {
     /// All that there was to do is done; what follows is for nobody.
     pub fn end(&self) {
         self.settle();
-        if self.present.get() != INFRASTRUCTURE {
+        if self.running.get() != UNSAID {
             self.charge(INFRASTRUCTURE);
+            self.running.set(UNSAID);
         }
     }
 
@@ -308,20 +350,24 @@ impl Payers {
     /// Has a governor think, at its own expense.
     pub fn governing<R>(&self, think: impl FnOnce() -> R) -> R {
         self.end();
-        self.handle.part();
+        self.part();
         self.charge(GOVERNING);
         let thought = think();
-        self.charge(INFRASTRUCTURE);
+        self.end();
         thought
     }
 }
 
 impl Payer for Payers {
+    #[inline]
     fn charge(&self, activity: Activity) {
-        self.handle.charge(activity);
-        self.present.set(activity);
-        if let Last::Unknown(bytes) | Last::Found(bytes, _) = self.last.replace(Last::Paid) {
-            self.record(activity).received.add(bytes);
+        if self.running.get() != activity {
+            self.handle.charge(activity);
+            self.present.set(activity);
+            self.running.set(activity);
+        }
+        if self.last.replace(PAID) != PAID {
+            self.record(activity).received.add(self.last_bytes.get());
         }
     }
 

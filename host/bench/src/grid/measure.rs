@@ -3,6 +3,7 @@
 use super::hostile::{Habit, flood};
 use super::tenants::{TENANTS, Told, WARM_UP, ask, gets, many_gets, sets};
 use super::{APPLICATION, Options};
+use crate::linux::save;
 use crate::machine::Setting;
 use crate::record::{Key, Samples, Unit};
 use crate::serve::counts::Counters;
@@ -170,21 +171,26 @@ impl Bench<'_> {
         let alone = [("gold", EQUAL.iter().sum())];
         let three: Vec<_> = TENANTS.iter().zip(EQUAL).map(|((tenant, _), count)| (*tenant, count)).collect();
         for (scenario, loads) in [("alone", &alone[..]), ("contended", &three[..])] {
-            // All are connected, and code is translated, before anything counts; telling does not.
-            let look = || {
-                std::thread::sleep(WARM_UP);
-                let told = Told::ask(target)?;
-                let before = counters.now()?;
-                std::thread::sleep(COUNTED);
-                let counts = counters.now()?.since(before);
-                Ok((counts, told, Told::ask(target)?))
-            };
-            let looked = running.inside(|| ask(target, loads, gets, COUNTED + WARM_UP, look))?;
-            let (counts, before, now) = looked.1;
+            // Code is translated before anything counts. From rest to rest, so that all requests count that
+            // were answered, and all that was done for them: connections that are opened, too.
+            let load = |duration| running.inside(|| ask(target, loads, gets, duration, || Ok(())));
+            load(Duration::ZERO)?;
+            let before = running.inside(|| Told::ask(target))?;
+            let (listed, begun) = (counters.executed()?, counters.now()?);
+            load(COUNTED)?;
+            let (counts, executed) = (counters.now()?.since(begun), counters.executed()?.since(&listed));
+            let now = running.inside(|| Told::ask(target))?;
             let requests = now.since(&before, "nom_requests_total").max(1.0);
             let instructions = counts.instructions as f64 / requests;
             let metric = "instructions_per_request";
             self.push(provider.system, scenario, metric, Unit::Instructions, instructions);
+            let kicks = counts.kicks as f64 / requests;
+            self.push(provider.system, scenario, "kicks_per_request", Unit::Count, kicks);
+            if let Some(programs) = &provider.programs {
+                let parts = programs.parts(&executed)?;
+                let name = format!("instructions-{}-{scenario}.txt", provider.system);
+                save(&self.options.out.join(name), parts.text(requests as u64).as_bytes())?;
+            }
         }
         Ok(())
     }

@@ -34,6 +34,17 @@ pub struct Options {
     pub turns: u32,
     /// How long each time.
     pub duration: Duration,
+    /// The experiments that are wanted, by name; all, if none is named.
+    pub only: Vec<String>,
+}
+
+/// The experiments, by name: each says what it is about in [`Options::only`].
+pub const EXPERIMENTS: [&str; 4] = ["counts", "shares", "hostile", "overload"];
+
+impl Options {
+    fn wants(&self, experiment: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == experiment)
+    }
 }
 
 const EXPERIMENT: &str = "grid";
@@ -101,15 +112,20 @@ pub fn run(options: &Options) -> Result<Outcome> {
     };
     let watch = Watch::begin();
     let mut bench = Bench { options, accelerator: choice.accelerator, samples: Samples::new(EXPERIMENT) };
-    for variant in [BYPASSED, BY_ADDRESS, TOLD_APART, FAIR] {
+    let wanted = |experiment, variants: &[Variant]| match options.wants(experiment) {
+        true => variants.to_vec(),
+        false => Vec::new(),
+    };
+    for variant in wanted("counts", &[BYPASSED, BY_ADDRESS, TOLD_APART, FAIR]) {
         bench.count(&provider(variant)?, &plugin)?;
     }
-    bench.shares(&provider(TOLD_APART)?)?;
-    bench.shares(&provider(FAIR)?)?;
-    for variant in [TOLD_APART, FAIR] {
+    for variant in wanted("shares", &[TOLD_APART, FAIR]) {
+        bench.shares(&provider(variant)?)?;
+    }
+    for variant in wanted("hostile", &[TOLD_APART, FAIR]) {
         bench.hostile(&provider(variant)?)?;
     }
-    for variant in [TOLD_APART, DEADLINE] {
+    for variant in wanted("overload", &[TOLD_APART, DEADLINE]) {
         bench.overload(&provider(variant)?)?;
     }
     let mut records = bench.samples.records();

@@ -34,6 +34,11 @@ pub struct Arrival<B> {
     received: Received<B>,
     located: Option<Located>,
     label: Label,
+    /// Bytes of the frame, and how many of them are to go on yet.
+    bytes: usize,
+    left: usize,
+    /// Most bytes of its payload that go on at a time.
+    piece_max: usize,
 }
 
 impl<B: Buffer> Arrival<B> {
@@ -45,8 +50,23 @@ impl<B: Buffer> Arrival<B> {
     }
 
     /// Bytes of the frame.
+    #[inline]
     pub fn bytes(&self) -> usize {
-        chain_len(&self.received.frame)
+        self.bytes
+    }
+
+    /// Lets so many bytes of its payload go on at a time, if it is a segment that nothing is unusual about:
+    /// one that the device has merged from many may hold more requests than others can wait for. The rest
+    /// goes on when the frame is the next again.
+    #[inline]
+    pub fn cut(&mut self, piece_max: usize) {
+        self.piece_max = piece_max.max(1);
+    }
+
+    /// How many of its bytes have yet to go on.
+    #[inline]
+    pub fn left(&self) -> usize {
+        self.left
     }
 
     /// When the driver first saw it, in nanoseconds of the world's clock.
@@ -77,11 +97,12 @@ pub trait Queues<B> {
     /// Whether a frame for `label` goes on at once, as nobody waits who would come first.
     fn goes_on(&mut self, label: Label) -> bool;
 
-    /// Takes a frame that does not.
-    fn push(&mut self, arrival: Arrival<B>);
+    /// The place for a frame of so many bytes that does not, which is filled before anything else is asked;
+    /// none, if it is lost.
+    fn push(&mut self, label: Label, bytes: usize) -> Option<&mut Option<Arrival<B>>>;
 
-    /// The frame that goes on now; none, if nobody may at present.
-    fn next(&mut self) -> Option<Arrival<B>>;
+    /// The frame that goes on now, or the next piece of one; none, if nobody may at present.
+    fn next(&mut self) -> Option<&mut Arrival<B>>;
 
     /// Whether the frames that went on of late took so long that what was answered leaves at once, before
     /// others go on: who is answered may then ask again before it is his turn again.
@@ -109,12 +130,12 @@ impl<B> Queues<B> for Direct {
         true
     }
 
-    fn push(&mut self, _: Arrival<B>) {
+    fn push(&mut self, _: Label, _: usize) -> Option<&mut Option<Arrival<B>>> {
         unreachable!("every frame goes on at once")
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Arrival<B>> {
+    fn next(&mut self) -> Option<&mut Arrival<B>> {
         None
     }
 
@@ -136,12 +157,13 @@ impl<B, Q: Queues<B>> Queues<B> for Option<Q> {
         self.as_mut().is_none_or(|queues| queues.goes_on(label))
     }
 
-    fn push(&mut self, arrival: Arrival<B>) {
-        self.as_mut().expect("without queues every frame goes on at once").push(arrival);
+    #[inline]
+    fn push(&mut self, label: Label, bytes: usize) -> Option<&mut Option<Arrival<B>>> {
+        self.as_mut().expect("without queues every frame goes on at once").push(label, bytes)
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Arrival<B>> {
+    fn next(&mut self) -> Option<&mut Arrival<B>> {
         self.as_mut()?.next()
     }
 
@@ -254,12 +276,14 @@ impl<N: Nic> Stack<N> {
     ) {
         let located = if application.filters_segments() { None } else { self.locate(&received) };
         let label = self.label_of(application, located.as_ref(), &received);
-        let arrival = Arrival { received, located, label };
+        let bytes = chain_len(&received.frame);
         if queues.goes_on(label) {
-            return self.input(application, arrival);
+            let arrival = Arrival { received, located, label, bytes, left: bytes, piece_max: usize::MAX };
+            return self.input(application, &mut { arrival });
         }
-        self.link.nic.attribute(label);
-        queues.push(arrival);
+        if let Some(place) = queues.push(label, bytes) {
+            *place = Some(Arrival { received, located, label, bytes, left: bytes, piece_max: usize::MAX });
+        }
     }
 
     /// For whom a frame is.
@@ -279,17 +303,49 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// Takes one frame in: to its connection, and what it carries to the application.
+    /// Takes one frame in, or a piece of it: to its connection, and what it carries to the application.
     #[inline(never)]
-    fn input(&mut self, application: &mut impl Application<N>, arrival: Arrival<N::Buffer>) {
-        let Arrival { mut received, located, .. } = arrival;
-        if let Some(located) = &located {
+    fn input(&mut self, application: &mut impl Application<N>, arrival: &mut Arrival<N::Buffer>) {
+        let Arrival { received, located, piece_max, left, .. } = arrival;
+        if let Some(located) = located {
             self.arrived_ns = received.at_ns;
-            if self.input_plain(application, located, &mut received) {
+            if located.payload.len() > *piece_max {
+                if self.input_piece(application, located, received, *piece_max) {
+                    *left -= *piece_max;
+                    return;
+                }
+            } else if self.input_plain(application, located, received) {
+                received.frame.clear();
+                *left = 0;
                 return;
             }
         }
+        *left = 0;
+        // What of it went on is not new to its connection.
+        let Received { frame, checksum, at_ns } = received;
+        let received = Received { frame: core::mem::take(frame), checksum: *checksum, at_ns: *at_ns };
         self.input_any(application, received);
+    }
+
+    /// Takes the first `len` bytes of a segment's payload in as if they had come in a segment of their own;
+    /// whether they are what the connection expects next.
+    fn input_piece(
+        &mut self,
+        application: &mut impl Application<N>,
+        located: &mut Located,
+        received: &Received<N::Buffer>,
+        len: usize,
+    ) -> bool {
+        let (start, mut first) = (located.payload.start, located.clone());
+        first.payload.end = start + len;
+        first.plain.len = len as u32;
+        if !self.input_plain(application, &first, &mut received.clone()) {
+            return false;
+        }
+        located.payload.start += len;
+        located.plain.seq = located.plain.seq + len as u32;
+        located.plain.len -= len as u32;
+        true
     }
 
     /// The same for a frame with anything.
@@ -308,7 +364,11 @@ impl<N: Nic> Stack<N> {
         self.advance(now);
         self.link.counters.frames_received += 1;
         let located = if application.filters_segments() { None } else { self.locate(&frame) };
-        self.input(application, Arrival { received: frame, located, label: Label::default() });
+        let (label, bytes) = (Label::default(), 0);
+        self.input(
+            application,
+            &mut Arrival { received: frame, located, label, bytes, left: bytes, piece_max: usize::MAX },
+        );
         self.emit();
     }
 

@@ -48,17 +48,22 @@ pub struct Machine<A> {
 /// Queues by label, of which a random one is served next, or none for a while.
 pub struct Lottery {
     random: Random,
-    waiting: BTreeMap<u32, VecDeque<Arrival<Memory>>>,
+    waiting: BTreeMap<u32, VecDeque<Option<Arrival<Memory>>>>,
+    /// What is served, by its label.
+    present: Option<(u32, Arrival<Memory>)>,
     now: Instant,
     /// Nobody is served before.
     closed_until: Instant,
     pub pushed: usize,
+    /// How often not all of a frame went on at once.
+    pub cut: usize,
 }
 
 impl Lottery {
     pub fn new(seed: u64) -> Lottery {
         let (waiting, now) = (BTreeMap::new(), Instant::default());
-        Lottery { random: Random::new(seed), waiting, now, closed_until: now, pushed: 0 }
+        let random = Random::new(seed);
+        Lottery { random, waiting, present: None, now, closed_until: now, pushed: 0, cut: 0 }
     }
 }
 
@@ -67,12 +72,20 @@ impl Queues<Memory> for Lottery {
         self.waiting.is_empty() && self.random.chance(20)
     }
 
-    fn push(&mut self, arrival: Arrival<Memory>) {
+    fn push(&mut self, label: Label, _: usize) -> Option<&mut Option<Arrival<Memory>>> {
         self.pushed += 1;
-        self.waiting.entry(arrival.label().0).or_default().push_back(arrival);
+        let queue = self.waiting.entry(label.0).or_default();
+        queue.push_back(None);
+        queue.back_mut()
     }
 
-    fn next(&mut self) -> Option<Arrival<Memory>> {
+    fn next(&mut self) -> Option<&mut Arrival<Memory>> {
+        if let Some((label, arrival)) = self.present.take()
+            && arrival.left() > 0
+        {
+            self.cut += 1;
+            self.waiting.entry(label).or_default().push_front(Some(arrival));
+        }
         if self.now < self.closed_until {
             return None;
         }
@@ -82,11 +95,12 @@ impl Queues<Memory> for Lottery {
         }
         let chosen = self.random.below(self.waiting.len().max(1) as u64) as usize;
         let (&label, queue) = self.waiting.iter_mut().nth(chosen)?;
-        let arrival = queue.pop_front();
+        let mut arrival = queue.pop_front()??;
         if queue.is_empty() {
             self.waiting.remove(&label);
         }
-        arrival
+        arrival.cut(self.random.below(2_000) as usize);
+        Some(&mut self.present.insert((label, arrival)).1)
     }
 
     fn due(&self) -> Option<Instant> {

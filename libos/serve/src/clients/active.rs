@@ -2,7 +2,6 @@
 //! them it has asked for itself.
 
 use super::{Client, Clients, Measured, send_all};
-use crate::payers::label;
 use nom_net::{Closed, FlowId};
 use nom_port::buffer::Buffer;
 use nom_port::nic::Nic;
@@ -67,7 +66,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         let (requests, len) = (self.reply.take_requests(), self.reply.len());
         let is_answer = len > 0 && said.asked_ns.is_some() && !client.is_own;
         if let Some(activity) = self.reply.end(if is_answer { requests } else { 0 }, len) {
-            stack.set_label(flow, label(activity, true));
+            client.tell(stack, activity);
             self.accounts.iter_mut().for_each(|accounts| accounts.charge(flow.index(), activity));
         }
         if let (Some(asked_ns), true) = (said.asked_ns, is_answer) {
