@@ -245,8 +245,8 @@ fn a_device_is_heard_once_until_its_owner_has_its_turn() {
         }
         let told = world.kernel.contexts[0].events;
         assert!(told.has(Upcall::Interrupt) && told.interrupts == 0b11 << 5, "{says:?}");
-        // What the owner says meanwhile, on its other core, holds from its turn on: nobody is interrupted for it
-        // again and again.
+        // What the owner says meanwhile, on its other core, holds from its turn on: nobody is interrupted for
+        // it again and again.
         if let Some([entry, masked]) = says {
             assert_eq!(world.call(1, Syscall::InterruptMask, &[0, entry, masked]), Some(Ok(0)));
             assert!(!signals(&mut world, number, entry), "{says:?}");
