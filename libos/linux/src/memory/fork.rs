@@ -66,7 +66,10 @@ impl ProcessMemory {
     pub fn shared_word(&self, address: u64) -> Option<u64> {
         let state = self.state.borrow();
         let (_, region) = state.regions.find(address)?;
+        if region.sharing == Sharing::Private {
+            return None;
+        }
         let (range, run) = state.runs.find(address)?;
-        (region.sharing == Sharing::Shared).then(|| run.frame * PAGE + address - range.start)
+        Some(run.frame * PAGE + address - range.start)
     }
 }
