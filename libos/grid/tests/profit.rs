@@ -116,7 +116,11 @@ fn marginal_profit_earns_more_than_fair_shares() {
     for seed in 0..SEEDS {
         let (fair, wasted) = earned(seed, Box::new(FairQueueing::new(SharedMetric::CoreTime)));
         let (profit, also) = earned(seed, Box::new(MarginalProfit::new(SharedMetric::CoreTime)));
-        assert_eq!((wasted, also), (0, 0), "seed {seed}: a core that has nothing to do though somebody waits");
+        assert_eq!(
+            (wasted, also),
+            (0, 0),
+            "seed {seed}: a core that has nothing to do though somebody waits"
+        );
         worst = worst.min(profit as f64 / fair as f64);
         (fair_sum, profit_sum) = (fair_sum + fair, profit_sum + profit);
         better += u64::from(profit > fair);
