@@ -6,6 +6,9 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -15,8 +18,10 @@
 #include <sys/auxv.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -58,6 +63,8 @@ static void files(void) {
 	printf("= links %ld\n", (long)status.st_nlink);
 	say("ftruncate", ftruncate(fd, 7));
 	say("read at the end", pread(fd, bytes, 5, 7));
+	say("write nothing from nowhere", write(fd, NULL, 0));
+	say("read nothing to nowhere", read(fd, NULL, 0));
 	int twin = dup(fd);
 	lseek(fd, 3, SEEK_SET);
 	say("a twin's position", lseek(twin, 0, SEEK_CUR));
@@ -99,6 +106,174 @@ static void files(void) {
 	fd = open("/dev/zero", O_RDONLY);
 	say("zeros", read(fd, bytes, 9));
 	say("full", write(open("/dev/full", O_WRONLY), "x", 1));
+}
+
+/* What was told of changed files, a line each. */
+static void told(int fd) {
+	char bytes[4096] __attribute__((aligned(8)));
+	ssize_t count = read(fd, bytes, sizeof bytes);
+	say("bytes told", count);
+	for (char *at = bytes; at < bytes + count;) {
+		struct inotify_event *event = (void *)at;
+		printf("= watch %d mask %x name %u `%s`\n", event->wd, event->mask, event->len,
+		       event->len ? event->name : "");
+		at += sizeof *event + event->len;
+	}
+}
+
+static void notices(void) {
+	int events = IN_ALL_EVENTS & ~IN_ACCESS;
+	int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	mkdir("watched", 0700);
+	say("nothing told", read(fd, NULL, 0));
+	say("watch", inotify_add_watch(fd, "watched", events));
+	say("watch nothing", inotify_add_watch(fd, "unwatched", events));
+	say("watch for nothing", inotify_add_watch(fd, "watched", 0));
+	say("watch what is no directory", inotify_add_watch(fd, "/proc/self/exe", events | IN_ONLYDIR));
+	say("watch by something else", inotify_add_watch(1, "watched", events));
+	int file = open("watched/file", O_CREAT | O_RDWR, 0600);
+	write(file, "1", 1);
+	write(file, "2", 1);
+	say("watch", inotify_add_watch(fd, "watched/file", IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF));
+	told(fd);
+	fchmod(file, 0644);
+	ftruncate(file, 0);
+	struct pollfd ready = {fd, POLLIN};
+	say("poll", poll(&ready, 1, 0));
+	told(fd);
+	link("watched/file", "watched/other");
+	rename("watched/file", "watched/third");
+	rename("watched/third", "outside");
+	mkdir("watched/inner", 0700);
+	symlink("x", "watched/link");
+	told(fd);
+	unlink("watched/other");
+	unlink("outside");
+	told(fd);
+	close(file);
+	told(fd);
+	say("end a watch", inotify_rm_watch(fd, 1));
+	say("end a watch again", inotify_rm_watch(fd, 1));
+	told(fd);
+	rmdir("watched/inner");
+	unlink("watched/link");
+	told(fd);
+	say("watch once", inotify_add_watch(fd, "watched", IN_DELETE_SELF | IN_CREATE | IN_ONESHOT));
+	close(open("watched/file", O_CREAT | O_WRONLY, 0600));
+	unlink("watched/file");
+	say("rmdir", rmdir("watched"));
+	told(fd);
+	say("read too little", read(fd, &ready, 4));
+	close(fd);
+}
+
+/* The loopback's addresses, and whether the machine has others: these are its own. */
+static void interfaces(void) {
+	struct ifaddrs *all = NULL;
+	say("getifaddrs", getifaddrs(&all));
+	for (struct ifaddrs *each = all; each; each = each->ifa_next) {
+		char text[64] = "";
+		/* Computers may be without IPv6. */
+		if (strcmp(each->ifa_name, "lo") != 0 || !each->ifa_addr || each->ifa_addr->sa_family == AF_INET6)
+			continue;
+		int family = each->ifa_addr->sa_family;
+		if (family == AF_INET)
+			inet_ntop(family, &((struct sockaddr_in *)each->ifa_addr)->sin_addr, text, sizeof text);
+		printf("= %s %d %s up %d\n", each->ifa_name, family, text, !!(each->ifa_flags & IFF_UP));
+		if (family == AF_INET) {
+			inet_ntop(family, &((struct sockaddr_in *)each->ifa_netmask)->sin_addr, text, sizeof text);
+			printf("= mask %s\n", text);
+		}
+	}
+	freeifaddrs(all);
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0);
+	struct sockaddr_nl own = {AF_NETLINK};
+	socklen_t length = sizeof own;
+	say("bind", bind(fd, (void *)&own, sizeof own));
+	say("getsockname", getsockname(fd, (void *)&own, &length));
+	say("its port is the process", own.nl_pid == getpid());
+	struct { struct nlmsghdr head; char more[64]; } message = {{NLMSG_LENGTH(16), 12345, NLM_F_REQUEST, 7}};
+	say("ask for nothing known", send(fd, &message, message.head.nlmsg_len, 0));
+	say("recv", recv(fd, &message, sizeof message, MSG_DONTWAIT) > 0);
+	say("is refused", message.head.nlmsg_type == NLMSG_ERROR && message.head.nlmsg_seq == 7);
+	say("recv", recv(fd, &message, sizeof message, MSG_DONTWAIT));
+	say("netlink of nothing", socket(AF_NETLINK, SOCK_RAW, 200));
+	say("netlink streams", socket(AF_NETLINK, SOCK_STREAM, 0));
+	close(fd);
+}
+
+/* Addresses of TCP sockets that others have already, or that are nobody's. */
+static void addresses(void) {
+	int one = 1, first = socket(AF_INET, SOCK_STREAM, 0), second = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in own = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}, foreign = {AF_INET, htons(7777)};
+	socklen_t length = sizeof own;
+	foreign.sin_addr.s_addr = inet_addr("198.51.100.7");
+	say("bind to no own address", bind(first, (void *)&foreign, sizeof foreign));
+	say("bind to any port", bind(first, (void *)&own, sizeof own));
+	say("getsockname", getsockname(first, (void *)&own, &length));
+	say("has a port before it listens", own.sin_port != 0);
+	say("bind to the same", bind(second, (void *)&own, sizeof own));
+	setsockopt(second, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	say("bind to the same, alone", bind(second, (void *)&own, sizeof own));
+	close(first);
+	say("bind to the same when it is free", bind(second, (void *)&own, sizeof own));
+	first = socket(AF_INET, SOCK_STREAM, 0);
+	setsockopt(first, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	say("bind both", bind(first, (void *)&own, sizeof own));
+	say("listen", listen(second, 5));
+	say("listen both", listen(first, 5));
+	close(first);
+	first = socket(AF_INET, SOCK_STREAM, 0);
+	setsockopt(first, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	say("bind to who listens", bind(first, (void *)&own, sizeof own));
+	say("bind again", bind(second, (void *)&own, sizeof own));
+	close(first);
+	close(second);
+}
+
+static void priorities(void) {
+	errno = 0;
+	say("getpriority", getpriority(PRIO_PROCESS, 0));
+	say("setpriority", setpriority(PRIO_PROCESS, getpid(), 7));
+	say("getpriority", getpriority(PRIO_PROCESS, getpid()));
+	say("setpriority beyond", setpriority(PRIO_PROCESS, 0, -30));
+	say("getpriority", getpriority(PRIO_PROCESS, 0));
+	errno = 0;
+	say("of nobody", getpriority(PRIO_PROCESS, 1 << 21));
+	say("of nothing", getpriority(9, 0));
+	setpriority(PRIO_PROCESS, 0, 0);
+}
+
+static void limits(void) {
+	close_range(3, ~0U, 0);
+	struct rlimit limit = {16, 32}, before;
+	say("setrlimit", setrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = 40;
+	say("setrlimit of more than may be", setrlimit(RLIMIT_NOFILE, &limit));
+	limit = (struct rlimit){1UL << 30, 1UL << 30};
+	say("setrlimit of more than there is", setrlimit(RLIMIT_NOFILE, &limit));
+	say("setrlimit of nothing", setrlimit(77, &limit));
+	limit = (struct rlimit){4096, 8192};
+	say("prlimit", prlimit(getpid(), RLIMIT_MEMLOCK, &limit, NULL));
+	say("prlimit of nobody", prlimit(1 << 21, RLIMIT_NOFILE, NULL, &before));
+	say("getrlimit", getrlimit(RLIMIT_MEMLOCK, &before));
+	printf("= limit %ld %ld\n", (long)before.rlim_cur, (long)before.rlim_max);
+	int count = 0;
+	while (open("/dev/null", O_RDONLY) >= 0)
+		count++;
+	say("no more descriptors", -1);
+	say("descriptors", count);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(getrlimit(RLIMIT_NOFILE, &before) == 0 ? before.rlim_cur : 1);
+	int status;
+	waitpid(child, &status, 0);
+	say("a child's limit", WEXITSTATUS(status));
+	say("dup2 beyond", dup2(0, 16));
+	say("fcntl beyond", fcntl(0, F_DUPFD, 16));
+	close_range(3, ~0U, 0);
+	limit = (struct rlimit){32, 32};
+	say("setrlimit", setrlimit(RLIMIT_NOFILE, &limit));
 }
 
 /* What was written in pieces that fit no page is read so, with holes between. */
@@ -679,5 +854,10 @@ int main(int count, char **arguments) {
 	memory();
 	clocks();
 	processes(self);
+	notices();
+	interfaces();
+	addresses();
+	priorities();
+	limits();
 	return 0;
 }

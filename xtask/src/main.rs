@@ -6,6 +6,7 @@ mod browser;
 mod counts;
 mod fresh;
 mod fuzz;
+mod linux;
 mod mutants;
 mod newest;
 mod package;
@@ -35,6 +36,8 @@ enum Command {
     /// Run all suites of tests, or those named.
     #[command(visible_alias = "ci")]
     Test(Test),
+    /// Run test suites of others on Linux and in a machine, and compare.
+    Linux(linux::Options),
     /// Check the sources against the project's mechanical rules.
     Tidy,
     /// Run a fuzzer of tests/fuzz for a while.
@@ -86,6 +89,7 @@ fn execute(project: &Project, command: Command) -> Result<bool> {
     match command {
         Command::Build => build(project),
         Command::Test(options) => suites::run(project, &options.suites, options.fail_fast, &options.mutants),
+        Command::Linux(options) => linux::run(project, &options).map(|counts| counts.failed == 0),
         Command::Tidy => tidy::run(project.root()),
         Command::Fuzz { target, seconds } => fuzz::run(project, &target, seconds),
         Command::Package(options) => package::run(project, &options),

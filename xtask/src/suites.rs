@@ -2,7 +2,7 @@
 
 use crate::counts::Counts;
 use crate::mutants::{self, Part};
-use crate::{browser, fresh, newest, release, tidy};
+use crate::{browser, fresh, linux, newest, release, tidy};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use nom_build::debian::{self, Tool};
@@ -27,6 +27,8 @@ pub enum Suite {
     Guest,
     /// Whole machines.
     System,
+    /// Test suites of others, which run on Linux and in a machine: their quick part (`nom test linux --all`).
+    Linux,
     /// The provider's page in Chromium.
     Browser,
     /// The servers on a simulated network: fixed seeds, each twice, and some fresh ones.
@@ -141,6 +143,7 @@ impl Suite {
             Suite::System => {
                 cargo_tests(project, Command::new("cargo").args(TEST).args(["--package", "nom-system-tests"]))
             }
+            Suite::Linux => linux(project),
             Suite::Browser => browser(project),
             Suite::Sim => sim(project),
             Suite::Mutants => mutants::run(project, mutants).map(Verdict::Ran),
@@ -220,6 +223,15 @@ fn passes<T>(package: &str, outcome: Result<T>) -> bool {
         }
     }
     true
+}
+
+/// What cannot be fetched or built here is told, not failed: it is somebody else's.
+fn linux(project: &Project) -> Result<Verdict> {
+    match linux::run(project, &linux::Options::default()) {
+        Ok(counts) => Ok(Verdict::Ran(counts)),
+        Err(error) if error.is::<linux::Unobtainable>() => Ok(Verdict::Skipped(format!("{error:#}"))),
+        Err(error) => Err(error),
+    }
 }
 
 /// Chromium, and what drives it, which is installed where it is missing.

@@ -210,8 +210,12 @@ pub struct Run {
         "charge_by", "ip", "root", "include", "oci",
     ])]
     pub host: bool,
+    /// With --host: by an XDP socket at one end of a virtual Ethernet pair, in place of a TAP device: many
+    /// frames leave with one system call.
+    #[arg(long, requires = "host", conflicts_with = "netns")]
+    pub xdp: bool,
     /// With --host: use the TAP device `tap0` of this network namespace; `ip` and `tap` of the environment
-    /// say another address and device.
+    /// say another address and device, or `xdp` one that is used by XDP.
     #[arg(long, value_name = "NAME", requires = "host")]
     pub netns: Option<String>,
     /// Take prices from this provider, and report what is earned to it.

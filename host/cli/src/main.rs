@@ -94,7 +94,10 @@ fn execute(command: &Command) -> Result<u8> {
         Command::Bench(options) => bench::bench(options),
         Command::Provider(options) => provider::provider(options),
         Command::Test(options) if new::is_own(&options.arguments) => new::test(&options.arguments),
-        Command::Test(options) => xtask("test", &options.arguments),
+        Command::Test(options) => match options.arguments.split_first() {
+            Some((first, rest)) if first == "linux" => xtask("linux", rest),
+            _ => xtask("test", &options.arguments),
+        },
         Command::Sim(options) => tool("sim", SIM, &options.arguments),
         Command::Tidy(options) => xtask("tidy", &options.arguments),
         Command::Package(options) => xtask("package", &options.arguments),

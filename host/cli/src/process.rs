@@ -33,6 +33,9 @@ pub fn run(options: &Run) -> Result<u8> {
     command.arg(&process.program);
     if made.is_some() {
         command.env("ip", format!("{}/{},{}", namespace::GUEST, namespace::PREFIX, namespace::HOST));
+        if options.xdp {
+            command.env("xdp", namespace::PEER);
+        }
     }
     command.env("cores", options.cpus.to_string());
     if let Some(cause) = attend::take_signal(&signals) {
@@ -58,7 +61,8 @@ fn bound_command(namespace: Option<&str>) -> Command {
 fn private_network(options: &Run, bundle: &BundleManifest) -> Result<Option<Namespace>> {
     let served = bundle.applications.iter().find(|application| network::wants_network(application));
     let Some(application) = served.filter(|_| options.netns.is_none()) else { return Ok(None) };
-    let made = Namespace::create(&application.name, options.cpus).context("--host")?;
+    let create = if options.xdp { Namespace::with_pair } else { Namespace::create };
+    let made = create(&application.name, options.cpus).context("--host")?;
     eprintln!("network: {} from `ip netns exec {} COMMAND`", namespace::GUEST, made.name());
     Ok(Some(made))
 }

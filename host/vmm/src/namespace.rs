@@ -1,5 +1,5 @@
 //! A machine's private network: a network namespace of Linux with one TAP device, whose other end is the
-//! machine's network device.
+//! machine's network device; or a process's, with a virtual Ethernet pair.
 //!
 //! Nothing of it is seen outside: the host's end has the address [`HOST`], the machine is to have [`GUEST`],
 //! the addresses of QEMU's user-mode network, so that an image needs no other setting for either. Programs
@@ -29,6 +29,9 @@ pub const PREFIX: u8 = 24;
 /// Name of the TAP device in its namespace.
 pub const DEVICE: &str = "tap0";
 
+/// Name of a process's end of a virtual Ethernet pair, whose other end is called [`DEVICE`].
+pub const PEER: &str = "xdp0";
+
 /// Where `ip netns` keeps its handles of namespaces.
 const DIRECTORY: &str = "/run/netns";
 /// First part of every name.
@@ -51,6 +54,19 @@ impl Namespace {
     /// # Errors
     /// If this process may not administer the network, or `ip` (package iproute2) refuses a step.
     pub fn create(machine: &str, queues: u32) -> Result<Namespace> {
+        Namespace::with(machine, queues, Cable::Tap)
+    }
+
+    /// The same with a virtual Ethernet pair in place of the TAP device, for a process that uses [`PEER`] by
+    /// XDP: [`DEVICE`] is the host's end as ever.
+    ///
+    /// # Errors
+    /// As [`Namespace::create`].
+    pub fn with_pair(machine: &str, queues: u32) -> Result<Namespace> {
+        Namespace::with(machine, queues, Cable::Pair)
+    }
+
+    fn with(machine: &str, queues: u32, cable: Cable) -> Result<Namespace> {
         if !rustix::process::geteuid().is_root() {
             bail!("a network namespace with a TAP device needs root");
         }
@@ -59,7 +75,7 @@ impl Namespace {
         // From here on a failure takes the namespace along, or what there is of it.
         let namespace = Namespace { name: name(machine, ours), queues };
         ip(&["netns", "add", &namespace.name])?;
-        for step in steps(&namespace.name, queues) {
+        for step in steps(&namespace.name, queues, cable) {
             ip(&step)?;
         }
         Ok(namespace)
@@ -170,18 +186,34 @@ fn maker(name: &str) -> Option<ProcessIdentity> {
     Some(ProcessIdentity { id: id.parse().ok()?, started: started.parse().ok()? })
 }
 
+/// What the host's end is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cable {
+    /// A file: what a machine or a process attaches to.
+    Tap,
+    /// Another device, which leaves Linux alone: it has no address of any kind.
+    Pair,
+}
+
 /// Arguments of `ip`, step by step, that furnish a new namespace.
-fn steps(name: &str, queues: u32) -> Vec<Vec<String>> {
+fn steps(name: &str, queues: u32, cable: Cable) -> Vec<Vec<String>> {
     let several = if queues > 1 { " multi_queue" } else { "" };
-    [
-        format!("-n {name} tuntap add dev {DEVICE} mode tap{several}"),
+    let both = format!("numtxqueues {queues} numrxqueues {queues}");
+    let laid = match cable {
+        Cable::Tap => vec![format!("-n {name} tuntap add dev {DEVICE} mode tap{several}")],
+        Cable::Pair => vec![
+            format!("-n {name} link add {DEVICE} {both} type veth peer name {PEER} {both}"),
+            format!("-n {name} link set {PEER} addrgenmode none up"),
+        ],
+    };
+    let furnished = [
         format!("-n {name} address add {HOST}/{PREFIX} dev {DEVICE}"),
         format!("-n {name} ntable change name arp_cache dev {DEVICE} retrans {RESOLUTION_MS}"),
         format!("-n {name} link set lo up"),
         format!("-n {name} link set {DEVICE} up"),
-    ]
-    .map(|step| step.split_whitespace().map(str::to_owned).collect())
-    .into()
+    ];
+    let words = |step: String| step.split_whitespace().map(str::to_owned).collect();
+    laid.into_iter().chain(furnished).map(words).collect()
 }
 
 #[cfg(test)]
@@ -222,7 +254,7 @@ mod tests {
 
     #[test]
     fn only_several_queues_make_a_device_of_several_queues() {
-        let line = |queues| steps("n", queues).concat().join(" ");
+        let line = |queues| steps("n", queues, Cable::Tap).concat().join(" ");
         assert!(!line(1).contains("multi_queue") && line(2).contains("mode tap multi_queue"));
         assert!(line(1).contains("address add 10.0.2.2/24 dev tap0"));
     }

@@ -6,6 +6,7 @@ use crate::listing::NodeType;
 use crate::node::{Body, NodeId};
 use crate::vfs::Vfs;
 use core::time::Duration;
+use linux_raw_sys::general::IN_ATTRIB;
 
 /// When something happened, since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,6 +171,7 @@ impl Vfs {
             inode.permissions &= !0o2000;
         }
         inode.changed = caller.now;
+        self.tell_of(node, IN_ATTRIB);
         Ok(())
     }
 
@@ -191,6 +193,7 @@ impl Vfs {
             inode.drop_set_id(credentials);
         }
         inode.changed = caller.now;
+        self.tell_of(node, IN_ATTRIB);
         Ok(())
     }
 
@@ -222,6 +225,7 @@ impl Vfs {
         inode.accessed = at(accessed, inode.accessed);
         inode.modified = at(modified, inode.modified);
         inode.changed = caller.now;
+        self.tell_of(node, IN_ATTRIB);
         Ok(())
     }
 

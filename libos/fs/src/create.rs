@@ -9,7 +9,8 @@ use crate::node::{Body, InodeId, NodeId};
 use crate::vfs::Vfs;
 use crate::walk::{Fixed, Found, LastLink, LastName};
 use linux_raw_sys::general::{
-    O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_TRUNC, O_WRONLY,
+    IN_CREATE, IN_OPEN, O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_TRUNC,
+    O_WRONLY,
 };
 
 /// Linux's `O_TMPFILE` without `O_DIRECTORY`.
@@ -53,6 +54,7 @@ impl Vfs {
                 let node =
                     self.create(caller, &found, Body::File(Contents::default()), mode & !caller.umask)?;
                 self.hold(node);
+                self.tell_of(node, IN_OPEN);
                 return Ok(node);
             }
             Some(_) if is_new_only => return Err(Errno::EEXIST),
@@ -66,6 +68,7 @@ impl Vfs {
         }
         self.check_open(caller, node, flags)?;
         self.hold(node);
+        self.tell_of(node, IN_OPEN);
         Ok(node)
     }
 
@@ -163,6 +166,7 @@ impl Vfs {
             }
         }
         self.link_in(caller, directory, &name, id);
+        self.tell_of_name(directory, &name, id, IN_CREATE);
         Ok(NodeId::Stored(id))
     }
 
@@ -316,6 +320,8 @@ impl Vfs {
         inode.links += 1;
         inode.changed = caller.now;
         self.link_in(caller, directory, &name, id);
+        self.tell_of_links(id);
+        self.tell_of_name(directory, &name, id, IN_CREATE);
         Ok(())
     }
 }

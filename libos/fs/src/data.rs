@@ -6,6 +6,7 @@ use crate::contents::PAGE;
 use crate::errno::Errno;
 use crate::node::{Body, InodeId, NodeId};
 use crate::vfs::Vfs;
+use linux_raw_sys::general::{IN_ACCESS, IN_MODIFY};
 
 /// Where a file can end at most: Linux's offsets are signed.
 const END_MAX: u64 = i64::MAX as u64;
@@ -102,6 +103,7 @@ impl Vfs {
         self.change(id, |contents| contents.write(offset, count, fill))?;
         if count > 0 {
             self.inode_mut(id).change_contents(caller);
+            self.tell_of(node, IN_MODIFY);
         }
         Ok(count as usize)
     }
@@ -132,6 +134,7 @@ impl Vfs {
     pub fn note_read(&mut self, node: NodeId, now: FileTime) {
         if let Some(id) = node.stored() {
             self.inode_mut(id).accessed = now;
+            self.tell_of(node, IN_ACCESS);
         }
     }
 
@@ -152,6 +155,7 @@ impl Vfs {
         }
         self.change(id, |contents| contents.truncate(len))?;
         self.inode_mut(id).change_contents(caller);
+        self.tell_of(node, IN_MODIFY);
         Ok(())
     }
 

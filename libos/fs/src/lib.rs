@@ -57,6 +57,7 @@ mod rename;
 mod sys;
 mod vfs;
 mod walk;
+mod watch;
 
 pub use attributes::{Attributes, FileTime, Ownership, SpaceFacts, Stamp};
 pub use caller::{Access, Caller, Credentials};
@@ -72,3 +73,4 @@ pub use proc::{NoProcesses, Processes};
 pub use rename::Replace;
 pub use vfs::Vfs;
 pub use walk::LastLink;
+pub use watch::{FileEvent, Watcher};

@@ -6,6 +6,7 @@ use crate::listing::NodeType;
 use crate::node::{Body, InodeId, NodeId};
 use crate::vfs::Vfs;
 use crate::walk::{Fixed, LastName};
+use linux_raw_sys::general::IN_DELETE;
 
 impl Vfs {
     /// `unlink(2)`: what nobody holds and no other name leads to is gone.
@@ -28,6 +29,8 @@ impl Vfs {
             return Err(Errno::EISDIR);
         }
         self.take_out(caller, directory, name);
+        self.tell_of_links(id);
+        self.tell_of_name(directory, name, id, IN_DELETE);
         self.drop_link(caller, id);
         Ok(())
     }
@@ -53,6 +56,7 @@ impl Vfs {
             return Err(Errno::ENOTEMPTY);
         }
         self.take_out(caller, directory, name);
+        self.tell_of_name(directory, name, id, IN_DELETE);
         self.drop_directory(caller, directory, id);
         Ok(())
     }

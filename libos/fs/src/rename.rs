@@ -64,6 +64,7 @@ impl Vfs {
             self.take_away(caller, old_directory, old_name, id);
             self.link_in(caller, old_directory, old_name, other);
             self.inode_mut(other).changed = caller.now;
+            self.tell_of_move((new_directory, new_name), (old_directory, old_name), other);
         } else {
             if let Some(other) = other {
                 self.take_out(caller, new_directory, new_name);
@@ -76,6 +77,7 @@ impl Vfs {
         }
         self.link_in(caller, new_directory, new_name, id);
         self.inode_mut(id).changed = caller.now;
+        self.tell_of_move((old_directory, old_name), (new_directory, new_name), id);
         Ok(())
     }
 

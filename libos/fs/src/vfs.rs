@@ -9,6 +9,7 @@ use crate::host::HostFiles;
 use crate::listing::NodeType;
 use crate::node::{Body, Inode, InodeId, NodeId};
 use crate::proc::ProcNode;
+use crate::watch::Watches;
 use crate::{devices, sys};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -34,6 +35,7 @@ pub struct Vfs {
     inodes: SlotMap<InodeId, Inode>,
     mounts: Vec<Mount>,
     pub(crate) host: RefCell<HostFiles>,
+    pub(crate) watches: Watches,
     next_number: u64,
     pages: u64,
     pages_max: u64,
@@ -52,6 +54,7 @@ impl Vfs {
             inodes: SlotMap::with_key(),
             mounts: Vec::new(),
             host: RefCell::default(),
+            watches: Watches::default(),
             next_number: 1,
             pages: 0,
             pages_max,
@@ -258,6 +261,7 @@ impl Vfs {
         if let Body::File(contents) = &inode.body {
             self.pages -= contents.pages();
         }
+        self.tell_of_end(id);
         self.inodes.remove(id);
     }
 

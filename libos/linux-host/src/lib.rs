@@ -1,14 +1,33 @@
-//! `nom-port`'s world in a Linux process: the crate may be unsafe, for the ioctls of a TAP device and the
-//! symbol `main`.
+//! `nom-port`'s world in a Linux process: the crate may be unsafe, for the ioctls of network
+//! devices, the memory that an XDP socket shares with the kernel, and the symbol `main`.
 //!
 //! With it an application is an ordinary program: [`port`] is its clock, its sleep and its source of chance,
-//! [`tap`] its network interface, [`start`] its arguments, environment and way to end. Applications use
-//! `nom-app`, which hands this on under the names that it has in a virtual machine, too.
+//! [`tap`] and [`xdp`] its network interface, [`start`] its arguments, environment and way to end.
+//! Applications use `nom-app`, which hands this on under the names that it has in a virtual machine, too.
 //!
 //! The safety argument is in `docs/safety/libos-linux-host.md`.
 
+/// Counts of what happened at an interface, each with its name.
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// What happened at an interface since it was opened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters { $($(#[doc = $doc])+ pub $name: u64,)+ }
+
+        impl Counters {
+            /// Every counter with its name.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),+].into_iter()
+            }
+        }
+    };
+}
+pub(crate) use counters;
+
 pub mod console;
 pub mod cores;
+mod interface;
+pub mod nic;
 pub mod pool;
 pub mod port;
 pub mod shutdown;
@@ -17,6 +36,7 @@ pub mod start;
 pub mod sync;
 pub mod tap;
 pub mod time;
+pub mod xdp;
 
 /// Ends the program with `status` (0 to 255).
 pub fn exit(status: u8) -> ! {

@@ -179,7 +179,7 @@ fn facts(process: &Process) -> ProcessFacts {
         started_ns: process.started_ns,
         ran_ns: now_ns.saturating_sub(process.started_ns),
         signals: [process.pending_set().0, blocked, ignored.0, caught.0],
-        descriptors_max: descriptors_of(process).limits().0,
+        descriptors_max: descriptors_of(process).limit(),
     }
 }
 

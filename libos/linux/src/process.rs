@@ -1,5 +1,6 @@
 //! A process: memory, descriptors, what it does with signals, its threads, and how it ends.
 
+use crate::calls::limits::Limits;
 use crate::calls::timers::SignalTimer;
 use crate::descriptors::Descriptors;
 use crate::family::ProcessFamily;
@@ -144,6 +145,10 @@ pub struct Process {
     pub(crate) started_ns: u64,
     /// The program that it runs.
     pub program: RefCell<RunningProgram>,
+    /// How nice it is.
+    pub(crate) niceness: Cell<i32>,
+    /// Its limits.
+    pub(crate) limits: RefCell<Limits>,
 }
 
 impl fmt::Debug for Process {
@@ -180,6 +185,8 @@ impl Process {
             timers: RefCell::default(),
             started_ns: nom_sys::time::now_ns(),
             program: RefCell::default(),
+            niceness: Cell::new(0),
+            limits: RefCell::default(),
         });
         family.add(process.clone());
         Some(process)
@@ -209,6 +216,8 @@ impl Process {
             timers: RefCell::default(),
             started_ns: nom_sys::time::now_ns(),
             program: self.program.clone(),
+            niceness: self.niceness.clone(),
+            limits: self.limits.clone(),
         });
         self.family.add(process.clone());
         process

@@ -28,6 +28,20 @@ impl Server {
 
     /// The same on `cores` cores, with a queue of the TAP device each.
     fn start_on(app: &str, cores: u32) -> Option<Server> {
+        Server::start_by(app, cores, Namespace::create, None)
+    }
+
+    /// The same by XDP sockets at one end of a virtual Ethernet pair.
+    fn start_by_xdp(app: &str, cores: u32) -> Option<Server> {
+        Server::start_by(app, cores, Namespace::with_pair, Some(namespace::PEER))
+    }
+
+    fn start_by(
+        app: &str,
+        cores: u32,
+        create: impl Fn(&str, u32) -> anyhow::Result<Namespace>,
+        xdp: Option<&str>,
+    ) -> Option<Server> {
         if !tap_is_possible(app) {
             return None;
         }
@@ -35,9 +49,9 @@ impl Server {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let process = build(app);
-        let namespace = Namespace::create(&format!("test-{app}-{number}"), cores).expect("a namespace");
+        let namespace = create(&format!("test-{app}-{number}"), cores).expect("a namespace");
         let mut command = namespace.command(&process.program);
-        command.env("cores", cores.to_string());
+        command.env("cores", cores.to_string()).envs(xdp.map(|name| ("xdp", name)));
         let child = process.furnish(&mut command).stdout(Stdio::piped()).spawn().expect("it starts");
         // From here on a failure ends it.
         let mut server = Server { child, namespace };
@@ -102,6 +116,16 @@ fn an_application_without_devices_is_an_ordinary_program() {
 #[test]
 fn memcached_answers_and_keeps_what_it_is_given() {
     let Some(server) = Server::start("memcached") else { return };
+    answers_and_keeps(&server);
+}
+
+#[test]
+fn memcached_answers_by_xdp() {
+    let Some(server) = Server::start_by_xdp("memcached", 1) else { return };
+    answers_and_keeps(&server);
+}
+
+fn answers_and_keeps(server: &Server) {
     let answer = server.talk(11211, b"set a 0 0 5\r\nhello\r\nget a b\r\nnonsense\r\nquit\r\n");
     assert_eq!(String::from_utf8_lossy(&answer), "STORED\r\nVALUE a 0 5\r\nhello\r\nEND\r\nERROR\r\n");
     // Large enough for segments that are cut and joined, both ways.
@@ -126,10 +150,22 @@ fn memcached_is_capable() {
     assert!(said.contains("All tests passed"), "{said}");
 }
 
-/// Connections reach both cores, and the items of one are those of the other.
 #[test]
 fn memcached_serves_on_several_cores() {
     let Some(server) = Server::start_on("memcached", 2) else { return };
+    serves_on_several_cores(&server);
+}
+
+/// Linux chooses an end's queue by the processor that sends, so that a connection's frames come to either
+/// core.
+#[test]
+fn memcached_serves_on_several_cores_by_xdp() {
+    let Some(server) = Server::start_by_xdp("memcached", 2) else { return };
+    serves_on_several_cores(&server);
+}
+
+/// Connections reach both cores, and the items of one are those of the other.
+fn serves_on_several_cores(server: &Server) {
     assert_eq!(server.talk(11211, b"set shared 0 0 3\r\nyes\r\nquit\r\n"), b"STORED\r\n");
     let idle_ns = server.ran_on_further_cores_ns();
     let mut ask = Vec::new();
@@ -148,6 +184,26 @@ fn memcached_serves_on_several_cores() {
         }
     });
     assert!(server.ran_on_further_cores_ns() > idle_ns, "the other core has done something, too");
+}
+
+#[test]
+fn who_asks_for_an_interface_that_is_not_there_is_told() {
+    let Some(server) = Server::start_by_xdp("memcached", 1) else { return };
+    let refused = |name: &str| {
+        let process = build("memcached");
+        let mut command = server.namespace.command(&process.program);
+        let output = process.furnish(command.env("xdp", name)).output().expect("it runs");
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    for (name, reason) in [
+        ("xdp7", "XDP on `xdp7`: cannot find it: No such device (os error 19); expected an interface"),
+        ("lo", "XDP on `lo`: cannot ask for its MTU"),
+        (namespace::PEER, "XDP on `xdp0`: cannot attach a program: Device or resource busy (os error 16)"),
+    ] {
+        let said = refused(name);
+        assert!(said.contains(reason), "{said}");
+    }
 }
 
 #[test]

@@ -372,7 +372,8 @@ fn prepare(
     match &servers {
         Ok(_) if options.native => notes.add(
             "Linux is this computer's kernel with Debian's memcached, behind a pair of virtual Ethernet \
-             devices; nom is a process on a TAP device, and no prices are named to it: it maximises revenue."
+             devices; nom is a process with an XDP socket behind another, and no prices are named to it: it \
+             maximises revenue."
                 .into(),
         ),
         Ok(servers) => notes.add(format!("Linux is Debian's {} with Debian's servers.", servers.package)),

@@ -1,7 +1,8 @@
 //! Servers that are processes of this computer: nobody translates them, and each kick is a system call.
 //!
-//! nom's is on a TAP device, as `nom run --host` has it; Linux's is Debian's, in a network namespace of its
-//! own, behind a pair of virtual Ethernet devices. Each has what Linux offers it, and one processor.
+//! Both are at one end of a pair of virtual Ethernet devices, whose other end the clients have: nom's has an
+//! XDP socket there, as `nom run --host --xdp` has it; Linux's is Debian's, in a network namespace of its
+//! own. Each has what Linux offers it, and one processor.
 
 use super::guests::{self, Setup};
 use super::peer::Running;
@@ -12,7 +13,7 @@ use crate::wire::peers::configure;
 use anyhow::{Context, Result, ensure};
 use nom_build::{Process, Project};
 use nom_vmm::Namespace;
-use nom_vmm::namespace::{DEVICE, GUEST, HOST, PREFIX};
+use nom_vmm::namespace::{DEVICE, GUEST, HOST, PEER, PREFIX};
 use nom_vmm::qemu::BOUND_TO_THIS;
 use std::path::Path;
 
@@ -50,9 +51,10 @@ impl Native<'_> {
     ) -> Result<(Running, Meter, Option<Namespace>)> {
         match self {
             Native::Nom(process) => {
+                connect(namespace, None)?;
                 let mut command = namespace.command(BOUND_TO_THIS[0]);
                 command.args(&BOUND_TO_THIS[1..]).args(alone()).arg(&process.program);
-                command.env("ip", format!("{GUEST}/{PREFIX}")).env("cores", "1");
+                command.env("ip", format!("{GUEST}/{PREFIX}")).env("cores", "1").env("xdp", PEER);
                 process.furnish(&mut command);
                 let running = Running::spawn(command, directory);
                 let running =
@@ -62,7 +64,7 @@ impl Native<'_> {
             }
             Native::Linux(servers, service) => {
                 let beside = Namespace::create("demo-linux", 1)?;
-                connect(namespace, &beside)?;
+                connect(namespace, Some(&beside))?;
                 ensure!(
                     service.name == "memcached",
                     "of Debian's servers only memcached runs without a machine"
@@ -79,18 +81,26 @@ impl Native<'_> {
     }
 }
 
-/// Lays a wire between two namespaces: a pair of virtual Ethernet devices in place of their TAP devices.
-fn connect(clients: &Namespace, server: &Namespace) -> Result<()> {
+/// Lays a wire from the clients' namespace, a pair of virtual Ethernet devices in place of TAP devices: to a
+/// server's namespace, or to [`PEER`] in the same one, which Linux is to leave alone.
+fn connect(clients: &Namespace, server: Option<&Namespace>) -> Result<()> {
     let remove = [format!("link delete {DEVICE}")];
-    configure(clients, &remove)?;
-    configure(server, &remove)?;
-    let other = server.name();
-    let wire = format!("link add {DEVICE} type veth peer name {DEVICE} netns {other}");
     let up =
         |address| [format!("address add {address}/{PREFIX} dev {DEVICE}"), format!("link set {DEVICE} up")];
-    configure(clients, &[wire])?;
-    configure(clients, &up(HOST))?;
-    configure(server, &up(GUEST))
+    configure(clients, &remove)?;
+    let wire = format!("link add {DEVICE} type veth peer name");
+    match server {
+        Some(server) => {
+            configure(server, &remove)?;
+            configure(clients, &[format!("{wire} {DEVICE} netns {}", server.name())])?;
+            configure(server, &up(GUEST))?;
+        }
+        None => {
+            let alone = format!("link set {PEER} addrgenmode none up");
+            configure(clients, &[format!("{wire} {PEER}"), alone])?;
+        }
+    }
+    configure(clients, &up(HOST))
 }
 
 /// Processors for a server and for its clients, as `taskset` lists them; none where there is only one.

@@ -33,7 +33,7 @@ pub(crate) fn memory_max() -> u64 {
     net::Options::default().memory_bytes as u64
 }
 
-/// The program's own network interface: a TAP device.
+/// The program's own network interface: a TAP device, or one that is used by XDP.
 pub mod net {
     use crate::serve::Core;
     use alloc::sync::Arc;
@@ -42,17 +42,19 @@ pub mod net {
     use nom_linux_host::port::{Doorbells, Idle};
     use nom_port::world::Doorbell;
 
+    pub use nom_linux_host::nic::{NicError, Queue, QueuePair};
     pub use nom_linux_host::pool::PoolBuffer as DmaBuffer;
-    pub use nom_linux_host::tap::{Counters, Options, Queue, TapError, TapNic as QueuePair};
+    pub use nom_linux_host::tap::Options;
 
-    /// Name of the TAP device, unless the environment's `tap` says another.
+    /// Name of the TAP device, unless the environment's `tap` says another, or its `xdp` an interface of
+    /// another kind.
     const DEVICE: &str = "tap0";
 
     /// Why there is no interface.
     #[derive(Debug)]
     pub enum NoInterface {
-        /// The TAP device cannot be used.
-        Tap(TapError),
+        /// The interface cannot be used.
+        Nic(NicError),
         /// The process cannot have a doorbell.
         Doorbell(nom_linux_host::port::DoorbellError),
         /// The environment's `cores` is no number.
@@ -62,7 +64,7 @@ pub mod net {
     impl fmt::Display for NoInterface {
         fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self {
-                NoInterface::Tap(error) => error.fmt(out),
+                NoInterface::Nic(error) => error.fmt(out),
                 NoInterface::Doorbell(error) => write!(out, "no eventfd: {error}"),
                 NoInterface::Cores(text) => {
                     write!(out, "the environment's `cores` is `{text}`: expected a number of cores")
@@ -84,7 +86,7 @@ pub mod net {
     /// As [`Network::open`].
     pub(crate) fn core() -> Result<Core, NoInterface> {
         let Network { mut queues, doorbells } = Network::open(1)?;
-        let (pair, idle) = start(0, queues.remove(0), 1, doorbells.clone()).map_err(NoInterface::Tap)?;
+        let (pair, idle) = start(0, queues.remove(0), 1, doorbells.clone()).map_err(NoInterface::Nic)?;
         Ok(Core { index: 0, pair, idle, doorbell: doorbells })
     }
 
@@ -94,7 +96,7 @@ pub mod net {
         queue: Queue,
         cores: usize,
         doorbells: Arc<Doorbells>,
-    ) -> Result<(QueuePair, Idle), TapError> {
+    ) -> Result<(QueuePair, Idle), NicError> {
         let memory_bytes = Options::default().memory_bytes / cores;
         let pair = queue.start(&Options { memory_bytes })?;
         let idle = Idle::new(index, doorbells, Some(pair.file()));
@@ -102,16 +104,20 @@ pub mod net {
     }
 
     impl Network {
-        /// The TAP device with up to `cores` cores: as many as the environment's `cores` says, which is one
-        /// if it says nothing, and the device has queues.
+        /// The interface with up to `cores` cores: as many as the environment's `cores` says, which is one
+        /// if it says nothing, and a TAP device has queues.
         ///
         /// # Errors
-        /// If the process may not use the TAP device, or there is something else in the way.
+        /// If the process may not use the interface, or there is something else in the way.
         pub fn open(cores: usize) -> Result<Network, NoInterface> {
-            let name = crate::var("tap").unwrap_or(DEVICE);
             let held = crate::var("cores").unwrap_or("1");
             let held: usize = held.parse().map_err(|_| NoInterface::Cores(held))?;
-            let queues = Queue::open(name, cores.min(held).max(1)).map_err(NoInterface::Tap)?;
+            let cores = cores.min(held).max(1);
+            let queues = match crate::var("xdp") {
+                Some(name) => Queue::of_xdp(name, cores),
+                None => Queue::of_tap(crate::var("tap").unwrap_or(DEVICE), cores),
+            };
+            let queues = queues.map_err(NoInterface::Nic)?;
             let doorbells = Arc::new(Doorbells::new(queues.len()).map_err(NoInterface::Doorbell)?);
             nom_linux_host::shutdown::wake(doorbells.clone());
             Ok(Network { queues, doorbells })
@@ -152,7 +158,7 @@ pub mod net {
                 });
             }
             let queue = self.queues.remove(0);
-            let (pair, idle) = start(0, queue, cores, self.doorbells).map_err(NoInterface::Tap)?;
+            let (pair, idle) = start(0, queue, cores, self.doorbells).map_err(NoInterface::Nic)?;
             Ok(work(first, pair, idle, None))
         }
     }

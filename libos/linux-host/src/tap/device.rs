@@ -1,14 +1,14 @@
-//! The TAP device itself: opening it, and what can be asked of it. All unsafe calls of the crate are here;
-//! `docs/safety/libos-linux-host.md` has the argument, its conditions are referred to by number.
+//! The TAP device itself: opening it. `docs/safety/libos-linux-host.md` says why its unsafe calls are sound,
+//! and its conditions are referred to by number.
 
+use crate::interface::{self, NAME_BYTES, Request};
 use nom_port::nic::{Offloads, Properties};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, Result};
-use rustix::ioctl::{IntegerSetter, Opcode, Updater, ioctl, opcode};
-use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::ioctl::{IntegerSetter, Opcode, ioctl, opcode};
 use std::ffi::{c_int, c_uint};
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Where Linux has its TAP devices.
 const CLONE_DEVICE: &str = "/dev/net/tun";
@@ -16,9 +16,6 @@ const CLONE_DEVICE: &str = "/dev/net/tun";
 /// `TUNSETIFF` and `TUNSETOFFLOAD` (linux/if_tun.h).
 const ATTACH: Opcode = opcode::write::<c_int>(b'T', 202);
 const SET_OFFLOADS: Opcode = opcode::write::<c_uint>(b'T', 208);
-/// `SIOCGIFMTU` and `SIOCGIFHWADDR` (linux/sockios.h).
-const GET_MTU: Opcode = 0x8921;
-const GET_ADDRESS: Opcode = 0x8927;
 
 /// `IFF_TAP | IFF_NO_PI | IFF_VNET_HDR`: Ethernet frames, each behind a header of virtio and nothing else.
 const FLAGS: u16 = PLAIN | 0x4000;
@@ -28,35 +25,6 @@ const PLAIN: u16 = 0x0002 | 0x1000;
 const SEVERAL: u16 = 0x0100;
 /// `TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6`: frames may come with unfinished checksums, and uncut.
 const OFFLOADS: usize = 0x01 | 0x02 | 0x04;
-
-/// Bytes of an interface's name with its terminator (`IFNAMSIZ`).
-const NAME_BYTES: usize = 16;
-
-/// `struct ifreq` (linux/if.h): a name, and a union of which an address of 24 bytes is the largest.
-#[repr(C, align(8))]
-struct Request {
-    name: [u8; NAME_BYTES],
-    data: [u8; 24],
-}
-
-impl Request {
-    /// A request about `name`, which must leave room for its terminator.
-    fn about(name: &str) -> Request {
-        let mut request = Request { name: [0; NAME_BYTES], data: [0; 24] };
-        request.name[..name.len()].copy_from_slice(name.as_bytes());
-        request
-    }
-
-    /// Makes the request of `file`.
-    ///
-    /// # Safety
-    /// `OPCODE` takes a pointer to a `struct ifreq`, and reads and writes nothing else of this program.
-    unsafe fn make<const OPCODE: Opcode>(&mut self, file: impl AsFd) -> Result<()> {
-        // SAFETY: a `Request` has the layout of a `struct ifreq`, any bytes are a value of it (condition 1),
-        // and the caller vouches for the opcode.
-        unsafe { ioctl(file, Updater::<OPCODE, Request>::new(self)) }
-    }
-}
 
 /// Why a TAP device cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,8 +72,8 @@ pub(super) fn attach(name: &str, queues: usize) -> std::result::Result<(Vec<Owne
         files.extend(further.collect::<std::result::Result<Vec<_>, _>>()?);
     }
     let properties = Properties {
-        mac: address(&files[0], name).map_err(failed("ask for its address"))?,
-        mtu: mtu(name).map_err(failed("ask for its MTU"))?,
+        mac: address(name).map_err(failed("ask for its address"))?,
+        mtu: interface::mtu(name).map_err(failed("ask for its MTU"))?,
         offloads: Offloads { checksum: true, segment_tcp4: true, segment_tcp6: true },
     };
     Ok((files, properties))
@@ -138,30 +106,17 @@ fn open_queue(name: &str, flags: u16) -> std::result::Result<OwnedFd, TapError> 
     let how = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = open(CLONE_DEVICE, how, Mode::empty()).map_err(failed("open /dev/net/tun"))?;
     let mut request = Request::about(name);
-    request.data[..2].copy_from_slice(&flags.to_ne_bytes());
+    request.put(&flags.to_ne_bytes());
     // SAFETY: TUNSETIFF takes a `struct ifreq` (condition 1).
     unsafe { request.make::<ATTACH>(&file) }.map_err(failed("attach to it"))?;
     Ok(file)
 }
 
 /// The address of our end. The kernel's end has its own; ours is its neighbour, so the same at each start.
-fn address(file: &OwnedFd, name: &str) -> Result<[u8; 6]> {
-    let mut request = Request::about(name);
-    // SAFETY: SIOCGIFHWADDR takes a `struct ifreq` (condition 1).
-    unsafe { request.make::<GET_ADDRESS>(file) }?;
-    // A `struct sockaddr`: the family, then the address.
-    let [_, _, mac @ .., last] = *request.data.first_chunk::<8>().expect("24 bytes are more than 8");
-    let [a, b, c, d, e] = mac;
+fn address(name: &str) -> Result<[u8; 6]> {
+    let [rest @ .., last] = interface::address(name)?;
+    let [a, b, c, d, e] = rest;
     Ok([a, b, c, d, e, last ^ 1])
-}
-
-fn mtu(name: &str) -> Result<u16> {
-    let any = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let mut request = Request::about(name);
-    // SAFETY: SIOCGIFMTU takes a `struct ifreq` (condition 1).
-    unsafe { request.make::<GET_MTU>(&any) }?;
-    let mtu = c_int::from_ne_bytes(*request.data.first_chunk().expect("24 bytes are more than 4"));
-    u16::try_from(mtu).map_err(|_| Errno::RANGE)
 }
 
 #[cfg(test)]

@@ -44,22 +44,7 @@ impl Default for Options {
     }
 }
 
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// What happened at an interface since it was opened.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counters { $($(#[doc = $doc])+ pub $name: u64,)+ }
-
-        impl Counters {
-            /// Every counter with its name.
-            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name)),+].into_iter()
-            }
-        }
-    };
-}
-
-counters! {
+crate::counters! {
     /// System calls that asked for a frame.
     reads,
     /// Those of them that found none.

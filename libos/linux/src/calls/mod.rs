@@ -1,6 +1,8 @@
 //! What answers the calls that are about no descriptor.
 
+pub mod limits;
 pub mod memory;
+pub mod priority;
 pub mod processes;
 pub mod signals;
 pub mod system;

@@ -1,4 +1,4 @@
-//! The machine: uname(2), getrandom(2), limits, scheduling.
+//! The machine: uname(2), getrandom(2), scheduling.
 
 use crate::call::Call;
 use crate::table::SystemCall;
@@ -9,15 +9,6 @@ use nom_fs::Errno;
 pub const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_uname, "uname", &["names"], names),
     SystemCall::complete(abi::__NR_getrandom, "getrandom", &["buffer", "length", "flags"], random),
-    SystemCall::partial(
-        abi::__NR_prlimit64,
-        "prlimit64",
-        &["process", "resource", "new", "old"],
-        limits,
-        "limits are told; a new one is not taken",
-    ),
-    SystemCall::partial(abi::__NR_getrlimit, "getrlimit", &["resource", "limit"], get_limit, "as prlimit64"),
-    SystemCall::partial(abi::__NR_setrlimit, "setrlimit", &["resource", "limit"], |_| Ok(0), "as prlimit64"),
     SystemCall::partial(
         abi::__NR_sched_getaffinity,
         "sched_getaffinity",
@@ -52,14 +43,6 @@ pub const ROWS: &[SystemCall] = &[
         &["thread", "policy", "parameter"],
         |call| if call.int(1) == 0 { Ok(0) } else { Err(Errno::EPERM) },
         "SCHED_OTHER for all",
-    ),
-    SystemCall::partial(abi::__NR_getpriority, "getpriority", &["which", "who"], |_| Ok(20), "0 for all"),
-    SystemCall::partial(
-        abi::__NR_setpriority,
-        "setpriority",
-        &["which", "who", "priority"],
-        |_| Ok(0),
-        "not taken",
     ),
     SystemCall::partial(abi::__NR_sysinfo, "sysinfo", &["info"], info, "no load, no swap"),
     SystemCall::partial(abi::__NR_times, "times", &["times"], times, "all time is the process's own"),
@@ -115,39 +98,6 @@ fn random(call: &Call<'_>) -> Result<u64, Errno> {
         done += count as u64;
     }
     Ok(length)
-}
-
-/// The limit of a resource, soft and hard.
-fn limit(resource: u64) -> Result<[u64; 2], Errno> {
-    const INFINITY: u64 = u64::MAX;
-    match resource as u32 {
-        abi::RLIMIT_STACK => Ok([8 << 20, INFINITY]),
-        abi::RLIMIT_NOFILE => Ok([1 << 16, 1 << 16]),
-        abi::RLIMIT_NPROC => Ok([1 << 12, 1 << 12]),
-        abi::RLIMIT_CORE => Ok([0, 0]),
-        resource if resource < abi::RLIM_NLIMITS => Ok([INFINITY, INFINITY]),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-fn limits(call: &Call<'_>) -> Result<u64, Errno> {
-    let [_, resource, new, old, ..] = call.arguments;
-    let limit = limit(resource)?;
-    if new != 0 {
-        let [soft, hard]: [u64; 2] = call.memory().read_value(new)?;
-        if soft > hard {
-            return Err(Errno::EINVAL);
-        }
-    }
-    if old != 0 {
-        call.memory().write_value(old, &limit)?;
-    }
-    Ok(0)
-}
-
-fn get_limit(call: &Call<'_>) -> Result<u64, Errno> {
-    let limit = limit(call.arguments[0])?;
-    call.memory().write_value(call.arguments[1], &limit).map(|()| 0)
 }
 
 fn get_affinity(call: &Call<'_>) -> Result<u64, Errno> {

@@ -1,6 +1,7 @@
 //! Sockets of the network: TCP and UDP over the application's own stack. A connection to a loopback address,
 //! or to one of the machine's own, is a pair of buffers in the library: no packet is made for it.
 
+use super::bound::{AddressFamilies, BoundAddress, SharedUse, WantedAddress};
 use super::local::{Local, Place, Places, Waiting};
 use super::open::Stream;
 use super::ready::{Events, Waiters};
@@ -60,6 +61,8 @@ pub(crate) struct Inet<N: Observed + 'static> {
     domain: u32,
     transport: Transport,
     own: Cell<SocketAddr>,
+    /// What it was bound to, of TCP.
+    bound: RefCell<Option<Rc<BoundAddress>>>,
     state: Cell<State>,
     is_open: Cell<bool>,
     /// Bytes, and of a datagram whence it came, that were looked at and stay to be received.
@@ -99,6 +102,7 @@ impl<N: Observed + 'static> Inet<N> {
             domain,
             transport,
             own: Cell::new(SocketAddr::new(any, 0)),
+            bound: RefCell::default(),
             state: Cell::new(State::New),
             is_open: Cell::new(false),
             peeked: RefCell::default(),
@@ -222,6 +226,11 @@ impl<N: Observed + 'static> Inet<N> {
         accepted
     }
 
+    /// Whether it has nothing to do with IPv4.
+    fn is_six_only(&self) -> bool {
+        self.options.get(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY).unwrap_or(0) != 0
+    }
+
     /// Whether an address is of this machine.
     fn is_within(&self, address: IpAddr) -> bool {
         address.is_loopback()
@@ -326,10 +335,26 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         if address.is_ipv6() && self.domain == abi::AF_INET {
             return Err(Errno::EAFNOSUPPORT);
         }
-        let before = self.own.replace(*address);
-        if self.transport == Transport::Udp {
-            self.port().inspect_err(|_| self.own.set(before))?;
+        let ip = address.ip();
+        if !ip.is_unspecified() && !ip.is_multicast() && !self.is_within(ip) {
+            return Err(Errno::EADDRNOTAVAIL);
         }
+        if self.transport == Transport::Udp {
+            let before = self.own.replace(*address);
+            return self.port().inspect_err(|_| self.own.set(before)).map(drop);
+        }
+        let is_set = |name| self.options.get(abi::SOL_SOCKET, name).unwrap_or(0) != 0;
+        let sharing = match (is_set(abi::SO_REUSEPORT), is_set(abi::SO_REUSEADDR)) {
+            (true, _) => SharedUse::Always,
+            (false, true) => SharedUse::UnlessListening,
+            (false, false) => SharedUse::Alone,
+        };
+        let is_taken = |port| self.places.has_listener(&place(ip.is_ipv4(), port));
+        let families = if self.is_six_only() { AddressFamilies::Own } else { AddressFamilies::Both };
+        let wanted = WantedAddress { address: *address, families, sharing };
+        let bound = self.places.bound.bind(wanted, EPHEMERAL, is_taken)?;
+        self.own.set(bound.address());
+        *self.bound.borrow_mut() = Some(bound);
         Ok(())
     }
 
@@ -343,8 +368,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             _ => return Err(Errno::EINVAL),
         }
         let own = self.own.get();
-        let is_six_only = self.options.get(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY).unwrap_or(0) != 0;
-        let families: &[Family] = match (self.domain, is_six_only) {
+        let families: &[Family] = match (self.domain, self.is_six_only()) {
             (abi::AF_INET, _) => &[Family::V4],
             (_, true) => &[Family::V6],
             (_, false) => &[Family::V4, Family::V6],
@@ -367,6 +391,9 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             }
         }
         let (id, port, waiting) = result?;
+        if let Some(bound) = &*self.bound.borrow() {
+            bound.is_listening.set(true);
+        }
         *self.within.borrow_mut() = Within::Listener(waiting);
         self.own.set(SocketAddr::new(own.ip(), port));
         self.become_state(State::Listening(id));

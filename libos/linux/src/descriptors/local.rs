@@ -1,5 +1,6 @@
 //! Sockets between processes of the family: unix(7), streams.
 
+use super::bound::BoundAddresses;
 use super::open::{Description, Stream};
 use super::pipe::{Buffer, ReadEnd, WriteEnd};
 use super::ready::{Events, Waiters};
@@ -30,6 +31,8 @@ pub(crate) struct Places {
     listeners: RefCell<BTreeMap<Place, Weak<Waiting>>>,
     /// Ports that were given out to who connects within the machine.
     ports: Cell<u16>,
+    /// Addresses of the network that sockets have.
+    pub bound: BoundAddresses,
 }
 
 impl Places {
@@ -38,6 +41,11 @@ impl Places {
         let count = self.ports.get();
         self.ports.set((count + 1) % (among.end - among.start));
         among.start + count
+    }
+
+    /// Whether somebody listens at a place.
+    pub fn has_listener(&self, place: &Place) -> bool {
+        self.listeners.borrow().get(place).is_some_and(|listener| listener.strong_count() > 0)
     }
 
     /// Has somebody listen at all of these places, unless somebody does at one of them.

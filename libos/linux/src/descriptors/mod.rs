@@ -4,6 +4,7 @@
 //! pipe, a counter, a timer, a device, a socket. Streams never block. Whoever waits asks again when it is
 //! woken, be it one call of one stream, `poll`, or an interest set, which looks at nobody who was not woken.
 
+mod bound;
 pub(crate) mod calls;
 mod counter;
 mod device;
@@ -11,7 +12,9 @@ mod epoll;
 mod inet;
 pub(crate) mod local;
 pub(crate) mod locks;
+mod netlink;
 mod node;
+mod notice;
 mod open;
 mod pipe;
 mod ready;

@@ -82,6 +82,11 @@ impl OpenNode {
         }
     }
 
+    /// Tells who watches it of something that was done to it.
+    pub fn tell_of(&self, event: u32) {
+        self.vfs.borrow_mut().tell_of(self.node, event);
+    }
+
     /// Bytes that it has.
     ///
     /// # Errors

@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
 use core::task::Waker;
-use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
+use linux_raw_sys::general::{
+    IN_CLOSE_NOWRITE, IN_CLOSE_WRITE, O_ACCMODE, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY,
+};
 use nom_fs::{Errno, LockOwner, NodeId, NodeType};
 
 /// Something that is read and written in order, and may have to be waited for. No call blocks: it says
@@ -67,6 +69,11 @@ pub(crate) trait Stream {
         false
     }
 
+    /// It as what tells of changed files.
+    fn notices(&self) -> Option<&super::notice::Notices> {
+        None
+    }
+
     /// It as a timer.
     fn timer(&self) -> Option<&super::timer::Timer> {
         None
@@ -107,6 +114,10 @@ impl Drop for Description {
         let number = self.number();
         if let Some(node) = self.node() {
             node.locks.release_all(node.node, LockOwner::Description(number));
+            let access = self.flags.get() & (O_ACCMODE | O_PATH);
+            if access & O_PATH == 0 {
+                node.tell_of(if access == O_RDONLY { IN_CLOSE_NOWRITE } else { IN_CLOSE_WRITE });
+            }
         }
     }
 }
@@ -183,6 +194,7 @@ impl Description {
             NodeType::Socket => alloc::format!("socket:[{number}]"),
             NodeType::Character => "/dev/console".into(),
             _ if stream.epoll().is_some() => "anon_inode:[eventpoll]".into(),
+            _ if stream.notices().is_some() => "anon_inode:inotify".into(),
             _ if stream.timer().is_some() => "anon_inode:[timerfd]".into(),
             _ => "anon_inode:[eventfd]".into(),
         };

@@ -1,5 +1,6 @@
 //! What all sockets have in common: addresses, options, and the calls that they take.
 
+use super::netlink;
 use super::open::Stream;
 use super::ready::Events;
 use alloc::collections::BTreeMap;
@@ -20,6 +21,8 @@ pub(crate) enum Address {
     Inet(SocketAddr),
     /// A path; an abstract name begins with a zero; none is empty.
     Local(Vec<u8>),
+    /// Of netlink: a port.
+    Netlink(u32),
     /// None: `AF_UNSPEC`.
     Unspecified,
 }
@@ -54,6 +57,10 @@ impl Address {
                 let end = path.iter().position(|byte| *byte == 0).filter(|_| !is_abstract);
                 Ok(Address::Local(path[..end.unwrap_or(path.len())].to_vec()))
             }
+            netlink::DOMAIN => {
+                let port = bytes.get(4..8).and_then(|bytes| bytes.first_chunk()).ok_or(Errno::EINVAL)?;
+                Ok(Address::Netlink(u32::from_ne_bytes(*port)))
+            }
             _ => Err(Errno::EAFNOSUPPORT),
         }
     }
@@ -62,6 +69,13 @@ impl Address {
     pub fn to_bytes(&self, domain: u32) -> Vec<u8> {
         match self {
             Address::Unspecified => Vec::from((abi::AF_UNSPEC as u16).to_ne_bytes()),
+            Address::Netlink(port) => {
+                let mut bytes = Vec::from((netlink::DOMAIN as u16).to_ne_bytes());
+                bytes.extend([0; 2]);
+                bytes.extend(port.to_ne_bytes());
+                bytes.extend([0; 4]);
+                bytes
+            }
             Address::Local(path) => {
                 let mut bytes = Vec::from((abi::AF_UNIX as u16).to_ne_bytes());
                 bytes.extend_from_slice(path);

@@ -1,13 +1,11 @@
 //! The descriptors of a process.
 
 use super::open::Description;
+use crate::calls::limits::Limits;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use nom_fs::{Errno, LockOwner};
-
-/// How many a process may have, as `RLIMIT_NOFILE` tells: now, and at most.
-pub(crate) const LIMITS: (u64, u64) = (1 << 16, 1 << 16);
 
 /// What becomes of a descriptor when the process gets another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +35,8 @@ pub(crate) struct Descriptors {
     /// The process whose they are.
     process: u32,
     slots: RefCell<Vec<Option<Slot>>>,
+    /// How many there may be, as `RLIMIT_NOFILE` says.
+    limit: Cell<u64>,
 }
 
 impl Descriptors {
@@ -44,13 +44,14 @@ impl Descriptors {
     pub fn new(process: u32, descriptions: impl IntoIterator<Item = Rc<Description>>) -> Descriptors {
         let slot = |description| Some(Slot { description, on_exec: OnExec::Keep });
         let slots = descriptions.into_iter().map(slot).collect();
-        Descriptors { process, slots: RefCell::new(slots) }
+        let limit = Cell::new(Limits::default().descriptors());
+        Descriptors { process, slots: RefCell::new(slots), limit }
     }
 
     /// Those of a child.
     #[must_use]
     pub fn duplicate(&self, child: u32) -> Descriptors {
-        Descriptors { process: child, slots: self.slots.clone() }
+        Descriptors { process: child, slots: self.slots.clone(), limit: self.limit.clone() }
     }
 
     /// A descriptor is gone, and with it all locks that its process has on the file, also by another one
@@ -61,9 +62,14 @@ impl Descriptors {
         }
     }
 
-    /// How many there may be: now, and what that may be set to.
-    pub fn limits(&self) -> (u64, u64) {
-        LIMITS
+    /// How many there may be.
+    pub fn limit(&self) -> u64 {
+        self.limit.get()
+    }
+
+    /// Sets that; those that there are stay.
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.set(limit);
     }
 
     /// What a descriptor leads to.
@@ -81,7 +87,7 @@ impl Descriptors {
     /// # Errors
     /// `EMFILE`; `EINVAL` if `first` is beyond what there may be.
     pub fn add_from(&self, first: i32, description: Rc<Description>, on_exec: OnExec) -> Result<i32, Errno> {
-        let limit = self.limits().0 as usize;
+        let limit = self.limit() as usize;
         let first = usize::try_from(first).ok().filter(|first| *first < limit).ok_or(Errno::EINVAL)?;
         let mut slots = self.slots.borrow_mut();
         let index =
@@ -109,7 +115,7 @@ impl Descriptors {
     /// # Errors
     /// `EBADF` if there may be no such descriptor.
     pub fn put(&self, descriptor: i32, description: Rc<Description>, on_exec: OnExec) -> Result<(), Errno> {
-        let limit = self.limits().0 as usize;
+        let limit = self.limit() as usize;
         let index = usize::try_from(descriptor).ok().filter(|index| *index < limit).ok_or(Errno::EBADF)?;
         let mut slots = self.slots.borrow_mut();
         if index >= slots.len() {

@@ -214,7 +214,10 @@ impl ProcessMemory {
     /// `EFAULT` unless it could read all of that itself.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         self.reach(address, bytes.len() as u64, Touch::Read)?;
-        self.pages.read(address, bytes);
+        // No bytes may be at any address.
+        if !bytes.is_empty() {
+            self.pages.read(address, bytes);
+        }
         Ok(())
     }
 
@@ -224,7 +227,10 @@ impl ProcessMemory {
     /// `EFAULT` unless it could write all of that itself.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
         self.reach(address, bytes.len() as u64, Touch::Write)?;
-        self.pages.write(address, bytes);
+        // No bytes may be at any address.
+        if !bytes.is_empty() {
+            self.pages.write(address, bytes);
+        }
         Ok(())
     }
 

@@ -123,6 +123,7 @@ impl PageSource for FakePages {
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) {
+        assert!(!bytes.is_empty(), "no bytes may be at any address");
         for (index, byte) in bytes.iter_mut().enumerate() {
             let at = address + index as u64;
             let (frame, protection) = *self.pages.borrow().get(&(at - at % PAGE)).expect("it is there");
@@ -132,6 +133,7 @@ impl PageSource for FakePages {
     }
 
     fn write(&self, address: u64, bytes: &[u8]) {
+        assert!(!bytes.is_empty(), "no bytes may be at any address");
         for (index, byte) in bytes.iter().enumerate() {
             let at = address + index as u64;
             let (frame, protection) = *self.pages.borrow().get(&(at - at % PAGE)).expect("it is there");
@@ -453,4 +455,14 @@ fn bad_pointers_are_refused() {
     assert_eq!(memory.read_string(START + PAGE - 3, 3), Err(Errno::ENAMETOOLONG));
     memory.write(START + PAGE - 1, &[0]).unwrap();
     assert_eq!(memory.read_string(START + PAGE - 3, 100), Ok(b"ab".to_vec()));
+}
+
+#[test]
+fn no_bytes_are_read_and_written_at_any_address() {
+    let memory =
+        ProcessMemory::new(Rc::new(FakePages { at_once: 8, most: 8, ..FakePages::default() }), 0..START);
+    for address in [0, START, u64::MAX] {
+        assert_eq!(memory.read(address, &mut []), Ok(()));
+        assert_eq!(memory.write(address, &[]), Ok(()));
+    }
 }

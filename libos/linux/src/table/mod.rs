@@ -73,7 +73,9 @@ impl SystemCall {
 
 /// The rows of each part.
 pub const PARTS: &[&[SystemCall]] = &[
+    calls::limits::ROWS,
     calls::memory::ROWS,
+    calls::priority::ROWS,
     calls::processes::ROWS,
     calls::threads::ROWS,
     calls::signals::ROWS,
@@ -87,6 +89,7 @@ pub const PARTS: &[&[SystemCall]] = &[
     descriptors::calls::status::ROWS,
     descriptors::calls::xattr::ROWS,
     descriptors::calls::make::ROWS,
+    descriptors::calls::notices::ROWS,
     descriptors::calls::ready::ROWS,
     descriptors::calls::sockets::ROWS,
     refused::ROWS,

@@ -40,9 +40,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         make_file,
         "no seals, and not in huge pages",
     ),
-    SystemCall::refused(abi::__NR_inotify_init, "inotify_init", "nobody is told of changed files"),
-    SystemCall::refused(abi::__NR_inotify_init1, "inotify_init1", "nobody is told of changed files"),
-    SystemCall::refused(abi::__NR_fanotify_init, "fanotify_init", "nobody is told of changed files"),
+    SystemCall::refused(abi::__NR_fanotify_init, "fanotify_init", "programs take `inotify` instead"),
     SystemCall::refused(abi::__NR_signalfd, "signalfd", "programs take handlers instead"),
     SystemCall::refused(abi::__NR_signalfd4, "signalfd4", "programs take handlers instead"),
 ];
@@ -53,7 +51,7 @@ pub(super) fn add(call: &Call<'_>, description: Rc<Description>, flags: u32) -> 
     descriptors.add(description, OnExec::closes_if(flags & abi::O_CLOEXEC))
 }
 
-fn of_stream(stream: impl Stream + 'static, flags: u32) -> Rc<Description> {
+pub(super) fn of_stream(stream: impl Stream + 'static, flags: u32) -> Rc<Description> {
     Description::new(Object::Stream(Rc::new(stream)), flags)
 }
 

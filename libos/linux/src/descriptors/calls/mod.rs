@@ -4,6 +4,7 @@ pub(crate) mod flags;
 pub(crate) mod io;
 pub(crate) mod locks;
 pub(crate) mod make;
+pub(crate) mod notices;
 pub(crate) mod paths;
 pub(crate) mod ready;
 pub(crate) mod sockets;

@@ -188,7 +188,7 @@ fn wait_for<T>(
 
 fn poll(call: &Call<'_>, deadline: Option<u64>) -> Result<u64, Errno> {
     let (address, count) = (call.arguments[0], call.arguments[1]);
-    if count > call.process().descriptors.borrow().limits().0 {
+    if count > call.process().descriptors.borrow().limit() {
         return Err(Errno::EINVAL);
     }
     let mut entries = Vec::new();

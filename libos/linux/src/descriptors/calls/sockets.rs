@@ -6,6 +6,7 @@ use super::{get, with_vfs};
 use crate::call::Call;
 use crate::descriptors::inet::{Inet, Transport};
 use crate::descriptors::local::{Local, Place};
+use crate::descriptors::netlink::{self, Netlink};
 use crate::descriptors::open::{Description, Object, Stream};
 use crate::descriptors::ready::until_ready;
 use crate::descriptors::socket::{Address, Peeking, Side, Socket};
@@ -46,7 +47,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "socket",
         &["domain", "type", "protocol"],
         make,
-        "TCP and UDP over IPv4 and IPv6, local streams",
+        "TCP and UDP over IPv4 and IPv6, local streams, netlink for interfaces and addresses",
     ),
     SystemCall::partial(
         nr::__NR_socketpair,
@@ -166,6 +167,9 @@ fn opened(stream: Rc<dyn Stream>, flags: u32) -> Rc<Description> {
 fn make(call: &Call<'_>) -> Result<u64, Errno> {
     let (domain, kind) = (call.arguments[0] as u32, call.arguments[1] as u32);
     let flags = kind & (O_NONBLOCK | O_CLOEXEC);
+    if domain == netlink::DOMAIN {
+        return make_netlink(call, kind & !flags, flags);
+    }
     let transport = match kind & !flags {
         abi::SOCK_STREAM => Transport::Tcp,
         abi::SOCK_DGRAM => Transport::Udp,
@@ -190,6 +194,19 @@ fn make(call: &Call<'_>) -> Result<u64, Errno> {
         _ => return Err(Errno::EAFNOSUPPORT),
     };
     add(call, opened(stream, flags), flags).map(|descriptor| descriptor as u64)
+}
+
+/// A socket that tells of interfaces and addresses; of netlink's other families there is none.
+fn make_netlink(call: &Call<'_>, kind: u32, flags: u32) -> Result<u64, Errno> {
+    const NETLINK_ROUTE: u64 = 0;
+    if ![abi::SOCK_RAW, abi::SOCK_DGRAM].contains(&kind) {
+        return Err(Errno::ESOCKTNOSUPPORT);
+    }
+    if call.arguments[2] != NETLINK_ROUTE {
+        return Err(Errno::EPROTONOSUPPORT);
+    }
+    let socket = Netlink::new(call.family().network.clone(), call.process().id, kind);
+    add(call, opened(Rc::new(socket), flags), flags).map(|descriptor| descriptor as u64)
 }
 
 fn make_pair(call: &Call<'_>) -> Result<u64, Errno> {
