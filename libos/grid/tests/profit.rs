@@ -1,6 +1,6 @@
 //! Three tenants with contracts of their own on one core that cannot serve all they want: what marginal
-//! profit earns against fair shares, over many seeds. A contract pays for so many milliseconds of the core a second,
-//! for more of them less, and for the rest nothing.
+//! profit earns against fair shares, over many seeds. A contract pays for so many milliseconds of the core
+//! a second, for more of them less, and for the rest nothing.
 
 use nom_grid::*;
 use std::num::NonZeroU32;
