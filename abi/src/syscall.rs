@@ -88,7 +88,8 @@ macro_rules! for_each_syscall {
             /// `Events::interrupts`, unmasked. A device without PCI has one, an edge, which is lost while it
             /// is masked. Errors: NoDevice, NotPermitted, NoSuchInterrupt, InvalidArgument.
             17 InterruptBind interrupt_bind(device, vector, bit)
-            /// Masks (`masked` 1) or unmasks (0) a bound MSI-X vector. Errors: NoDevice, NotPermitted,
+            /// Masks (`masked` 1) or unmasks (0) a bound MSI-X vector; one that has interrupted others on its
+            /// core is unmasked when its owner has its turn there. Errors: NoDevice, NotPermitted,
             /// NoSuchInterrupt, InvalidArgument.
             18 InterruptMask interrupt_mask(device, vector, masked)
             /// Notifies the application at the other end of a channel. While that computes, it is interrupted

@@ -70,7 +70,7 @@ impl Default for Vectors {
 }
 
 /// Whom a vector belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Binding {
     /// Device, by its index on the board.
     pub(crate) device: u8,
@@ -78,6 +78,8 @@ pub(crate) struct Binding {
     pub(crate) bit: u8,
     /// Entry of the device's MSI-X table.
     pub(crate) entry: u16,
+    /// Whether its owner wants it masked.
+    pub(crate) masked: bool,
     /// Whether it is masked until its owner, who was told, has its turn.
     pub(crate) deferred: bool,
 }

@@ -354,7 +354,8 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Error::NoSuchInterrupt);
         }
         let function = *function;
-        let binding = Binding { device: index as u8, bit: bit as u8, entry: entry as u16, deferred: false };
+        let binding =
+            Binding { device: index as u8, bit: bit as u8, entry: entry as u16, ..Binding::default() };
         let same = |slot: &Option<Binding>| slot.is_some_and(|bound| bound.is_of(index, entry));
         let slots = &self.cores[core].vectors.0;
         let free = slots.iter().position(same).or_else(|| slots.iter().position(Option::is_none));
@@ -377,14 +378,16 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let mut bound = self.cores.iter_mut().flat_map(|core| &mut core.vectors.0).flatten();
         let bound = bound.find(|it| it.is_of(index, entry)).ok_or(Error::NoSuchInterrupt)?;
-        bound.deferred = false; // What its owner says holds.
-        self.devices.pci.mask_vector(&mut self.machine, index, entry as u16, masked == 1);
+        bound.masked = masked == 1;
+        // An owner's other core does not have others interrupted for it before its turn.
+        let is_masked = bound.masked || bound.deferred;
+        self.devices.pci.mask_vector(&mut self.machine, index, entry as u16, is_masked);
         Ok(Reply::DONE)
     }
 
     /// A device's or the platform's interrupt arrived on `core`. A vector that is bound to nothing is one
-    /// that was on its way when it was unbound. One whose owner has its turn later is heard once until then:
-    /// whoever runs would pay for the others.
+    /// that was on its way when it was unbound. One whose owner has its turn later is heard once until then,
+    /// in its owner's time: whoever runs would pay for the others.
     pub fn interrupt(&mut self, core: CoreId, vector: u8) {
         if vector == PLATFORM_VECTOR {
             return self.poll_platform(core);
@@ -394,9 +397,11 @@ impl<M: Machine> Kernel<'_, M> {
         if let Some(owner) = self.devices.owner(binding.device.into()) {
             let hits_another = self.cores[core].current.is_some_and(|current| current != owner);
             if hits_another && self.context(core, owner).state == State::Ready {
+                self.account(core);
                 let this = &mut self.cores[core];
                 (this.defers, this.vectors.0[slot]) = (true, Some(Binding { deferred: true, ..binding }));
                 self.devices.pci.mask_vector(&mut self.machine, binding.device.into(), binding.entry, true);
+                self.account_to(core, owner);
             }
             self.tell_on(core, owner, Upcall::Interrupt, |events| events.interrupts |= 1 << binding.bit);
         }
@@ -413,7 +418,7 @@ impl<M: Machine> Kernel<'_, M> {
             binding.deferred = holdings[device].owner != Some(app);
             this.defers |= binding.deferred;
             if !binding.deferred {
-                pci.mask_vector(&mut self.machine, device, binding.entry, false);
+                pci.mask_vector(&mut self.machine, device, binding.entry, binding.masked);
             }
         }
     }

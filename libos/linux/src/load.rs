@@ -121,6 +121,10 @@ impl Contents for Opened {
         self.vfs.borrow().size(self.node).unwrap_or(0)
     }
 
+    fn unchanging(&self) -> Option<&'static [u8]> {
+        self.vfs.borrow().packed(self.node)
+    }
+
     fn node(&self) -> Option<NodeId> {
         Some(self.node)
     }

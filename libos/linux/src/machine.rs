@@ -1,6 +1,7 @@
 //! PageSource of the machine.
 
 use crate::memory::holders::Holders;
+use crate::memory::kept::KeptFrames;
 use crate::memory::{PAGE, PageSource};
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -12,6 +13,7 @@ use nom_sys::program::memory::{self, PageRun};
 #[derive(Clone, Debug, Default)]
 pub struct Spaces {
     holders: Rc<RefCell<Holders>>,
+    kept: Rc<RefCell<KeptFrames>>,
 }
 
 impl Spaces {
@@ -19,6 +21,23 @@ impl Spaces {
     pub fn create(&self) -> Option<Rc<dyn PageSource>> {
         let space = ProgramSpace::new().ok()?;
         Some(Rc::new(Granted { space, spaces: self.clone() }))
+    }
+
+    /// Gives back what is kept and no process has; whether there was anything.
+    fn give_back_kept(&self) -> bool {
+        let holders = self.holders.borrow();
+        let unused = self.kept.borrow_mut().drop_unused(|frame| holders.has_several(frame));
+        for frames in &unused {
+            let (frame, count) = (frames.start, frames.end - frames.start);
+            // They are mapped nowhere, so that the address says nothing.
+            PageRun { address: 0, frame, count }.give_back();
+        }
+        !unused.is_empty()
+    }
+
+    /// What `take` gets, if need be once what is kept has been given back.
+    fn with_room<T>(&self, take: impl Fn() -> Option<T>) -> Option<T> {
+        take().or_else(|| if self.give_back_kept() { take() } else { None })
     }
 }
 
@@ -49,7 +68,8 @@ impl Granted {
 impl PageSource for Granted {
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)> {
         self.space.enter();
-        PageRun::add(address, count).ok().map(|pages| (pages.frame, pages.count))
+        let pages = self.spaces.with_room(|| PageRun::add(address, count).ok())?;
+        Some((pages.frame, pages.count))
     }
 
     fn protect(&self, address: u64, count: u64, protection: Protection) {
@@ -91,7 +111,7 @@ impl PageSource for Granted {
             page.protect(Protection::ReadWrite).expect("it is mapped");
             return Some(frame);
         }
-        let copy = PageRun::take(address, 1).ok()?;
+        let copy = self.spaces.with_room(|| PageRun::take(address, 1).ok())?;
         let mut bytes = [0; PAGE as usize];
         memory::read(address, &mut bytes);
         page.unmap().expect("it is mapped");
@@ -103,6 +123,15 @@ impl PageSource for Granted {
         memory::write(address, &bytes);
         self.give_back(page);
         Some(copy.frame)
+    }
+
+    fn kept(&self, name: u64, count: u64) -> Option<(u64, u64)> {
+        self.spaces.kept.borrow().find(name, count)
+    }
+
+    fn keep(&self, name: u64, count: u64, frame: u64) {
+        let kept = self.spaces.kept.borrow_mut().keep(name, count, frame);
+        kept.into_iter().for_each(|frames| self.spaces.holders.borrow_mut().add(frames));
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) {

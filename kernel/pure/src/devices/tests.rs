@@ -21,7 +21,7 @@ fn two_on_two_cores() -> World {
 #[test]
 fn interrupts_of_its_devices_leave_a_core_with_its_application() {
     let mut world = two_on_two_cores();
-    let binding = |device| Binding { device, bit: 5, entry: 1, deferred: false };
+    let binding = |device| Binding { device, bit: 5, entry: 1, ..Binding::default() };
     for (device, owner) in [(0, 0), (1, 1)] {
         world.kernel.devices.holdings[device].owner = Some(app(owner));
         world.kernel.cores[1].vectors.0[device] = Some(binding(device as u8));

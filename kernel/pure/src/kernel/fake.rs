@@ -55,7 +55,7 @@ pub struct FakeMachine {
     pub kicked: BTreeSet<usize>,
     /// Board time.
     pub now_ns: u64,
-    /// Time that it takes to read a register of a device, or to look at the clock.
+    /// Time that it takes to read or write a register of a device, or to look at the clock.
     pub register_ns: u64,
     /// Time that went by so while the clock was looked at.
     looked_ns: Cell<u64>,
@@ -119,6 +119,7 @@ macro_rules! forward_registers {
                     self.hardware.$read(address)
                 }
                 fn $write(&mut self, address: u64, value: $type) {
+                    self.now_ns += self.register_ns;
                     self.hardware.$write(address, value);
                 }
             )+

@@ -173,7 +173,7 @@ fn remove_table_if_empty(by: &mut Means<impl PhysicalMemory>, slot: &Slot, table
     let is_empty = |part| {
         let mut entries = [0; 256];
         by.machine.read_bytes(table + part, &mut entries);
-        entries == [0; 256]
+        entries.as_chunks::<8>().0.iter().fold(0, |all, entry| all | u64::from_ne_bytes(*entry)) == 0
     };
     if slot.is_whole() || (0..FRAME_BYTES).step_by(256).all(is_empty) {
         by.machine.write(slot.entry, Entry::EMPTY.0);

@@ -114,6 +114,10 @@ impl crate::memory::Contents for OpenNode {
         self.size().unwrap_or(0)
     }
 
+    fn unchanging(&self) -> Option<&'static [u8]> {
+        if self.is_stored() { self.vfs.borrow().packed(self.node) } else { None }
+    }
+
     fn node(&self) -> Option<NodeId> {
         Some(self.node)
     }

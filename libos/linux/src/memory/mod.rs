@@ -8,9 +8,11 @@
 mod change;
 mod fork;
 pub mod holders;
+pub mod kept;
 mod ranges;
 mod reached;
 mod region;
+mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +28,7 @@ use core::fmt;
 use core::ops::Range;
 use nom_fs::Errno;
 use nom_sys::Protection;
+use runs::Runs;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of a page.
@@ -56,6 +59,13 @@ pub trait PageSource {
     /// Makes a readable page, which may be mapped in other places, too, one that is mapped here alone and can
     /// be written: its frame then. Nothing if there is no memory: it is as it was.
     fn separate(&self, address: u64, frame: u64) -> Option<u64>;
+    /// A frame that is kept under a name, and how many behind it are kept under the names behind that, at
+    /// most `count`.
+    fn kept(&self, name: u64, count: u64) -> Option<(u64, u64)>;
+    /// Keeps pages of this place for others, where they can be [shown](PageSource::show) by their names:
+    /// numbers that stand for what is in them, which nobody changes. Those under whose name there is one
+    /// already are not kept.
+    fn keep(&self, name: u64, count: u64, frame: u64);
     /// Copies from pages that are there and readable.
     fn read(&self, address: u64, bytes: &mut [u8]);
     /// Copies to pages that are there and writable.
@@ -140,7 +150,7 @@ pub struct ProcessMemory {
 
 struct State {
     regions: RangeMap<MappedRegion>,
-    runs: RangeMap<Run>,
+    runs: Runs,
     /// Where regions are placed.
     place: Range<u64>,
     /// Where the heap begins, and where it ends.
@@ -317,13 +327,13 @@ impl ProcessMemory {
 impl State {
     /// The end of what is there around an address, if it can be touched so.
     fn there(&self, address: u64, touch: Touch) -> Option<u64> {
-        let (range, run) = self.runs.find(address)?;
+        let (end, protection) = self.runs.around(address)?;
         let is_enough = match touch {
-            Touch::Read => run.protection != Protection::None,
-            Touch::Write => run.protection.writable(),
-            Touch::Execute => run.protection.executable(),
+            Touch::Read => protection != Protection::None,
+            Touch::Write => protection.writable(),
+            Touch::Execute => protection.executable(),
         };
-        is_enough.then_some(range.end)
+        is_enough.then_some(end)
     }
 
     /// Makes pages of a region there: `page`, and those around it within `window` that are not there yet.
@@ -341,6 +351,14 @@ impl State {
         let end = region.backing.fillable(range.start, end).max(page + PAGE);
         let mut next = start;
         while next < end {
+            if let Some((frame, count)) = region.shared_pages(pages, next - range.start, end - next)
+                && pages.show(next, count, frame, wanted)
+            {
+                let hold = Hold::Common;
+                self.runs.insert(next..next + count * PAGE, Run { frame, protection: wanted, hold });
+                next += count * PAGE;
+                continue;
+            }
             let Some((frame, count)) = pages.add(next, (end - next) / PAGE) else {
                 // Without memory for those around it, the page alone will do.
                 return match next {
@@ -354,7 +372,8 @@ impl State {
             if wanted != Protection::ReadWrite {
                 pages.protect(next, count, wanted);
             }
-            self.runs.insert(next..next + bytes, Run { frame, protection: wanted, hold: Hold::Own });
+            let hold = region.share_pages(pages, next - range.start, count, frame);
+            self.runs.insert(next..next + bytes, Run { frame, protection: wanted, hold });
             next += bytes;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! What a range of a process's addresses is to be.
 
-use super::{Bad, PAGE, PageSource, Part, Touch};
+use super::{Bad, Hold, PAGE, PageSource, Part, Touch};
 use alloc::rc::Rc;
 use core::fmt;
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
@@ -101,6 +101,11 @@ pub trait Contents {
         self.len() == 0
     }
 
+    /// All of it, if that lies in memory for good: nobody changes it as long as the machine runs.
+    fn unchanging(&self) -> Option<&'static [u8]> {
+        None
+    }
+
     /// Which file it is, for `/proc/self/maps`.
     fn node(&self) -> Option<NodeId> {
         None
@@ -162,9 +167,14 @@ impl Backing {
     /// Writes what a region has from `offset` on to pages at `address`, which are zero.
     pub(super) fn write_to(&self, pages: &dyn PageSource, address: u64, offset: u64, bytes: u64) {
         let Backing::File(file) = self else { return };
+        let bytes = bytes.min(file.bytes.saturating_sub(offset));
+        if let Some(all) = file.contents.unchanging() {
+            let start = (file.offset + offset).min(all.len() as u64);
+            let end = (start + bytes).min(all.len() as u64);
+            return pages.write(address, &all[start as usize..end as usize]);
+        }
         let mut piece = [0; PAGE as usize];
         let mut done = 0;
-        let bytes = bytes.min(file.bytes.saturating_sub(offset));
         while done < bytes {
             let length = (bytes - done).min(PAGE) as usize;
             // What cannot be read stays zero.
@@ -195,6 +205,37 @@ impl MappedRegion {
     /// Zeros of the process's own.
     pub fn zeros(rights: Rights) -> MappedRegion {
         MappedRegion { rights, sharing: Sharing::Private, backing: Backing::Zero, purpose: Purpose::Mapping }
+    }
+}
+
+/// Pages of files that never change, program text above all: all processes have the same, and those that
+/// begin later find them there.
+impl MappedRegion {
+    /// The name of the page at `offset`, and how many pages from there on have names.
+    fn names(&self, offset: u64) -> Option<(u64, u64)> {
+        let Backing::File(FilePart { contents, offset: start, bytes }) = &self.backing else { return None };
+        if self.sharing == Sharing::Shared || self.rights.has(Rights::WRITE) {
+            return None;
+        }
+        let all = contents.unchanging()?;
+        let at = start + offset;
+        let here = (all.len() as u64).saturating_sub(at).min(bytes.saturating_sub(offset));
+        // Bytes that lie still are told from all others by where that is.
+        let name = all.as_ptr().addr() as u64 + at;
+        (name.is_multiple_of(PAGE) && here >= PAGE).then_some((name, here / PAGE))
+    }
+
+    /// Pages that others have of what is at `offset`, within `bytes`: their first frame, and how many.
+    pub(super) fn shared_pages(&self, pages: &dyn PageSource, offset: u64, bytes: u64) -> Option<(u64, u64)> {
+        let (name, count) = self.names(offset)?;
+        pages.kept(name, count.min(bytes / PAGE))
+    }
+
+    /// Lets others have these pages, as far as they can; whose they are then.
+    pub(super) fn share_pages(&self, pages: &dyn PageSource, offset: u64, count: u64, frame: u64) -> Hold {
+        let Some((name, named)) = self.names(offset) else { return Hold::Own };
+        pages.keep(name, count.min(named), frame);
+        Hold::Common
     }
 }
 

@@ -1,3 +1,4 @@
+use super::kept::KeptFrames;
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -14,6 +15,16 @@ type FakeFrame = (u32, Vec<u8>);
 struct FakeFrames {
     frames: Rc<RefCell<BTreeMap<u64, FakeFrame>>>,
     next: Rc<core::cell::Cell<u64>>,
+    kept: Rc<RefCell<KeptFrames>>,
+}
+
+impl FakeFrames {
+    /// Gives back what is kept and nobody else has.
+    fn drop_unused(&self) {
+        let mut frames = self.frames.borrow_mut();
+        let unused = self.kept.borrow_mut().drop_unused(|frame| frames[&frame].0 > 1);
+        unused.into_iter().flatten().for_each(|frame| drop(frames.remove(&frame)));
+    }
 }
 
 /// Pages that keep what they are told, and see that nothing is done to what is not there.
@@ -122,6 +133,18 @@ impl PageSource for FakePages {
         Some(new)
     }
 
+    fn kept(&self, name: u64, count: u64) -> Option<(u64, u64)> {
+        self.frames.kept.borrow().find(name, count)
+    }
+
+    fn keep(&self, name: u64, count: u64, frame: u64) {
+        let mut frames = self.frames.frames.borrow_mut();
+        let kept = self.frames.kept.borrow_mut().keep(name, count, frame);
+        for frame in kept.into_iter().flatten() {
+            frames.get_mut(&frame).expect("somebody has it").0 += 1;
+        }
+    }
+
     fn read(&self, address: u64, bytes: &mut [u8]) {
         assert!(!bytes.is_empty(), "no bytes may be at any address");
         for (index, byte) in bytes.iter_mut().enumerate() {
@@ -144,8 +167,25 @@ impl PageSource for FakePages {
     }
 }
 
-/// A file whose bytes say where they are.
-struct FakeFile(u64);
+/// Pages of a file, of which some lie still.
+const FILE_PAGES: u64 = 64;
+
+#[repr(C, align(4096))]
+struct Still([u8; (FILE_PAGES * PAGE) as usize]);
+
+static STILL: Still = {
+    let mut bytes = [0; (FILE_PAGES * PAGE) as usize];
+    let mut page = 0;
+    // Their sixth byte is the one that is looked at.
+    while page < FILE_PAGES {
+        bytes[(page * PAGE) as usize + 5] = 1 + page as u8;
+        page += 1;
+    }
+    Still(bytes)
+};
+
+/// A file whose bytes say where they are, and whether it lies still.
+struct FakeFile(u64, bool);
 
 impl Contents for FakeFile {
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
@@ -159,6 +199,10 @@ impl Contents for FakeFile {
     fn len(&self) -> u64 {
         self.0
     }
+
+    fn unchanging(&self) -> Option<&'static [u8]> {
+        self.1.then_some(&STILL.0[..(self.0.min(FILE_PAGES * PAGE)) as usize])
+    }
 }
 
 fn byte_of(offset: u64) -> u8 {
@@ -171,7 +215,11 @@ fn memory(at_once: u64, most: usize) -> (Rc<FakePages>, ProcessMemory) {
 }
 
 fn file(pages: u64, offset: u64, bytes: u64, rights: Rights) -> MappedRegion {
-    let contents = Rc::new(FakeFile(pages * PAGE));
+    of_file(FakeFile(pages * PAGE, false), offset, bytes, rights)
+}
+
+fn of_file(contents: FakeFile, offset: u64, bytes: u64, rights: Rights) -> MappedRegion {
+    let contents = Rc::new(contents);
     let backing = Backing::File(FilePart { contents, offset: offset * PAGE, bytes });
     MappedRegion { backing, ..MappedRegion::zeros(rights) }
 }
@@ -209,7 +257,10 @@ fn play(memory: &ProcessMemory, model: &mut Model, step: &Step) {
             let rights = Rights::from_bits(rights);
             let region = match from {
                 None => MappedRegion::zeros(rights),
-                Some(offset) => file(64, offset, u64::MAX, rights),
+                Some(offset) => {
+                    let contents = FakeFile(FILE_PAGES * PAGE, (page + offset).is_multiple_of(2));
+                    of_file(contents, offset, u64::MAX, rights)
+                }
             };
             memory.map(Where::At(at(page)), count * PAGE, region).expect("there is room");
             for index in 0..count {
@@ -282,6 +333,8 @@ proptest! {
         }
         drop(memory);
         prop_assert!(pages.pages.borrow().is_empty());
+        pages.frames.drop_unused();
+        prop_assert!(pages.frames.frames.borrow().is_empty());
     }
 
     /// Parents and children, whatever each of them does from then on: each has what it had, and what it did.
@@ -309,8 +362,40 @@ proptest! {
             all.swap_remove(all.len() / 2);
         }
         prop_assert!(pages.pages.borrow().is_empty());
+        pages.frames.drop_unused();
         prop_assert!(pages.frames.frames.borrow().is_empty());
     }
+}
+
+#[test]
+fn who_begins_later_has_the_same_pages_of_what_lies_still() {
+    let (pages, first) = memory(64, 100);
+    let region = |rights| of_file(FakeFile(8 * PAGE + 10, true), 1, 7 * PAGE + 10, rights);
+    let map = |memory: &ProcessMemory, rights| memory.map(Where::At(START), 8 * PAGE, region(rights));
+    let touch = |memory: &ProcessMemory| {
+        let mut bytes = [0; 6];
+        memory.read(START, &mut bytes).expect("it is mapped");
+        bytes[5]
+    };
+    map(&first, Rights::READ_EXECUTE).expect("there is room");
+    assert_eq!(touch(&first), 2);
+    let frames = pages.frames.frames.borrow().len();
+    let second = ProcessMemory::new(pages.another().expect("there is memory"), first.place());
+    map(&second, Rights::READ).expect("there is room");
+    assert_eq!(touch(&second), 2);
+    assert_eq!(pages.frames.frames.borrow().len(), frames + 1, "the last page has no whole one of the file");
+    // Who may write has pages of its own, at once or later.
+    second.protect(START, PAGE, Rights::READ_WRITE).expect("it is mapped");
+    second.write(START + 5, &[9]).expect("it may be written");
+    assert_eq!((touch(&first), touch(&second)), (2, 9));
+    let third = ProcessMemory::new(pages.another().expect("there is memory"), first.place());
+    map(&third, Rights::READ_WRITE).expect("there is room");
+    third.write(START + 5, &[7]).expect("it may be written");
+    assert_eq!((touch(&first), touch(&second), touch(&third)), (2, 9, 7));
+    drop((first, second, third));
+    assert_eq!(pages.frames.frames.borrow().len(), 7, "what lies still stays");
+    pages.frames.drop_unused();
+    assert!(pages.frames.frames.borrow().is_empty());
 }
 
 /// Each page reads as the model says.

@@ -245,9 +245,11 @@ fn a_device_is_heard_once_until_its_owner_has_its_turn() {
         }
         let told = world.kernel.contexts[0].events;
         assert!(told.has(Upcall::Interrupt) && told.interrupts == 0b11 << 5, "{says:?}");
-        // What the owner says meanwhile, on its other core, holds.
+        // What the owner says meanwhile, on its other core, holds from its turn on: nobody is interrupted for
+        // it again and again.
         if let Some([entry, masked]) = says {
             assert_eq!(world.call(1, Syscall::InterruptMask, &[0, entry, masked]), Some(Ok(0)));
+            assert!(!signals(&mut world, number, entry), "{says:?}");
         }
         has_turn(&mut world, app(0));
         assert_eq!([0, 1].map(|entry| signals(&mut world, number, entry)), then, "{says:?}");
@@ -259,6 +261,27 @@ fn a_device_is_heard_once_until_its_owner_has_its_turn() {
     assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), None);
     interrupt(&mut world, 0);
     assert!(signals(&mut world, number, 0));
+}
+
+/// Nor does whom it hits pay for that one.
+#[test]
+fn what_an_interrupt_costs_is_its_owners() {
+    let (mut world, _) = with_device(Unit::None);
+    drive(&mut world);
+    world.kernel.contexts[0].events.pending = 0;
+    world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
+    assert_eq!(world.kernel.cores[0].current, Some(app(2)), "the bystander");
+    world.kernel.account(on(0));
+    let used = |world: &World| [0, 2].map(|app: usize| world.kernel.usage[app].cycles.load(Relaxed));
+    let (before, begin) = (used(&world), world.kernel.machine.now_ns);
+    world.kernel.machine.register_ns = 1_000;
+    for entry in [0, 1] {
+        world.kernel.interrupt(on(0), FIRST_DEVICE_VECTOR + entry);
+    }
+    world.kernel.account(on(0));
+    let ([owner, bystander], passed) = (used(&world), world.kernel.machine.now_ns - begin);
+    assert!(passed >= 2_000 && owner - before[0] >= 2 * passed, "{owner} of {passed} ns");
+    assert_eq!(bystander, before[1]);
 }
 
 /// A device that asks for something and sees its vector masked: by MSI-X it remembers, by a line it holds it
