@@ -250,7 +250,7 @@ impl<T> RequestQueues<T> {
     }
 
     /// Of the message that was taken last, which holds so many bytes, only a part was served: it is the next
-    /// of its client again.
+    /// of its client again. Said before anything else is asked.
     pub fn put_back(&mut self, client: ClientIndex, message: T, bytes: usize, now_ns: u64) {
         let Some(Some(queue)) = self.queues.get_mut(client) else { return };
         let was_empty = queue.waiting.is_empty();

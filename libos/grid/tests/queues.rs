@@ -199,13 +199,13 @@ fn scheduler(kind: u8) -> Box<dyn ResourceScheduler> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
-    /// Whatever comes, whoever chooses, whatever is rejected, changed and removed: each message that was
+    /// Whatever comes, whoever chooses, whatever is rejected, cut, changed and removed: each message that was
     /// taken is served once, those of a client in the order in which they came; nobody waits while the
     /// resource could serve him; and what was spent is charged once, to its client.
     #[test]
     fn nothing_is_lost_doubled_or_out_of_order(
         (kind, batching) in (any::<u8>(), 1u32..4),
-        steps in proptest::collection::vec((0u8..10, 0usize..4), 1..300),
+        steps in proptest::collection::vec((0u8..11, 0usize..4), 1..300),
     ) {
         let parameters = ClientParameters { deadline_ns: std::num::NonZeroU64::new(5), ..Default::default() };
         let mut queues = RequestQueues::new(scheduler(kind), NonZeroU32::new(batching).unwrap());
@@ -241,7 +241,14 @@ proptest! {
                     queues.reject(client, message, 10, now_ns);
                     is_suspended[client] = true;
                 },
-                8 => {
+                // Only a part of it was served: it cost something, and is the next again.
+                8 => if let Next::Serve(client, message) = queues.next(now_ns) {
+                    prop_assert_eq!(Some(&message), model[client].front());
+                    queues.put_back(client, message, 10, now_ns);
+                    queues.served(client, &ResourceRecord { bytes: 3, ..Default::default() }, now_ns);
+                    spent[client] += 3;
+                },
+                9 => {
                     queues.resume(now_ns);
                     is_suspended = [false; 4];
                 }

@@ -233,7 +233,18 @@ impl Task {
 
     /// Does what is to be done about signals before the program goes on. `interrupted` is the number of the
     /// call that a signal ended early.
-    fn deliver_signals(&self, mut interrupted: Option<u64>) {
+    fn deliver_signals(&self, interrupted: Option<u64>) {
+        let is_quiet = interrupted.is_none()
+            && self.blocked_after.get().is_none()
+            && self.pending.borrow().is_empty()
+            && self.process.pending.borrow().is_empty();
+        // Nearly always.
+        if !is_quiet {
+            self.deliver_those_there(interrupted);
+        }
+    }
+
+    fn deliver_those_there(&self, mut interrupted: Option<u64>) {
         while !self.ends() {
             let Some(info) = self.take_signal(SignalSet(!self.blocked.get().0)) else { break };
             let Some(signal) = info.signal() else { continue };

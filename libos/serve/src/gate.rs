@@ -36,8 +36,11 @@ const TURN_NS: u64 = 200_000;
 /// buffers away.
 const WAITING_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes of a frame's payload that are served in one go, at least and at most; between them, as many as take
-/// as long as a turn. The device merges a flood into frames that hold thousands of requests.
+/// How long a frame is served in one go: longer than what an honest client asks at once takes, lest it is
+/// answered in parts. The device merges a flood into frames that hold thousands of requests.
+const PIECE_NS: u64 = 1_000_000;
+
+/// Bytes of a frame's payload that are served in one go, at least and at most.
 const PIECE_BYTES: RangeInclusive<usize> = 64..=65_536;
 
 /// The queue of activities that have none of their own: a scheduler has so many clients at most.
@@ -126,9 +129,9 @@ impl Pace {
         left_ns.div_ceil(self.each_ns.max(1)).clamp(1, u64::from(u32::MAX)) as u32
     }
 
-    /// Bytes that take as long as a turn.
+    /// Bytes that take as long as a piece may.
     fn piece(self) -> usize {
-        let bytes = (TURN_NS * 1024).checked_div(self.kibibyte_ns).unwrap_or(u64::MAX);
+        let bytes = (PIECE_NS * 1024).checked_div(self.kibibyte_ns).unwrap_or(u64::MAX);
         (bytes.min(u64::from(u32::MAX)) as usize).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end())
     }
 }
@@ -246,7 +249,8 @@ impl<B: Buffer> Gate<B> {
         let pace = &mut self.paces[client];
         pace.kibibyte_ns = match pace.kibibyte_ns {
             0 => kibibyte_ns,
-            before => (3 * before + kibibyte_ns) / 4,
+            // That the core was taken away meanwhile says nothing of the bytes.
+            before => (3 * before + kibibyte_ns.min(2 * before)) / 4,
         };
         self.queues.served(client, &ResourceRecord { core_ns, ..record }, now_ns);
     }
@@ -388,7 +392,7 @@ impl<B: Buffer> Queues<B> for Gate<B> {
     #[inline]
     fn is_turn_over(&mut self) -> bool {
         self.look.messages += 1;
-        // A piece is as much as a turn takes.
+        // A piece takes longer than a turn.
         let is_piece = self.serving.is_some_and(|serving| serving.left > self.piece_max);
         if self.look.messages < self.look.most && !is_piece {
             return false;

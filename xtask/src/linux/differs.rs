@@ -48,6 +48,11 @@ impl Differs {
         self.entries.iter().filter(|(_, why)| !why.starts_with(SOMETIMES)).map(|(name, _)| name)
     }
 
+    /// All that are listed.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.entries.keys().cloned().collect()
+    }
+
     /// How many tests are listed.
     pub fn count(&self) -> usize {
         self.entries.len()

@@ -15,12 +15,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use description::Description;
 use differs::{Compared, Differs};
-use nom_build::Project;
 use nom_build::debian::{self, Tool};
+use nom_build::{Project, World};
 use run::{Place, Tests};
 pub use sources::Unobtainable;
 use std::path::PathBuf;
 
+/// The package of the application that runs programs of Linux.
+const APPLICATION: &str = "nom-linux-app";
 /// How often a test runs in a machine that seems to differ: a busy computer makes tests late.
 const TRIES: usize = 3;
 /// What this needs beside what a suite names.
@@ -43,6 +45,9 @@ pub struct Options {
     /// Only tests whose name holds this text.
     #[arg(long, value_name = "TEXT")]
     test: Option<String>,
+    /// Only tests that are listed as different.
+    #[arg(long)]
+    listed: bool,
     /// Show what the machine printed of tests that differ.
     #[arg(long)]
     show: bool,
@@ -93,8 +98,15 @@ impl Suite<'_> {
     fn run(&self, is_quick: bool, options: &Options) -> Result<Counts> {
         println!("-- {}: {}", self.name, self.description.title);
         sources::set_up(self)?;
-        let tests = self.chosen(is_quick, options)?;
         let listed = Differs::read(&self.list)?;
+        let mut tests = self.chosen(is_quick, options)?;
+        if options.listed {
+            tests = tests.only(&listed.names());
+        }
+        // Before anybody waits for a machine.
+        self.project.loader()?;
+        self.project.kernel()?;
+        self.project.build(World::Application, APPLICATION)?;
         let linux = run::run(self, Place::Linux, &tests)?;
         let nom = run::run(self, Place::Nom, &tests)?;
         let mut compared = Compared { linux, nom };
@@ -113,7 +125,7 @@ impl Suite<'_> {
         }
         let listed = Differs::read(&self.list)?;
         let counts = self.report(&compared, &listed, options.show);
-        if !is_quick && options.test.is_none() {
+        if !is_quick && options.test.is_none() && !options.listed {
             let (said, found) = (self.description.passes, compared.linux.passed().count());
             println!(
                 "{}.toml says that {said} pass on Linux: {found}; {} are listed",

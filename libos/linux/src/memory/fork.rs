@@ -1,6 +1,6 @@
 //! A copy of a process's memory: fork(2). No page is copied before one of both writes to it.
 
-use super::{Hold, PAGE, ProcessMemory, Run, SharedPages, Sharing};
+use super::{Backing, Hold, PAGE, ProcessMemory, Run, SharedPages, Sharing};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use nom_fs::Errno;
@@ -51,7 +51,9 @@ impl ProcessMemory {
 
     /// Where an address is for all who have it mapped shared: of what, and where in that.
     pub fn shared_word(&self, address: u64) -> Option<(*const SharedPages, u64)> {
-        let (_, part) = self.shared_at(address)?;
-        Some((Rc::as_ptr(&part.pages), part.offset))
+        let state = self.state.borrow();
+        let (range, region) = state.regions.find(address)?;
+        let Backing::Shared(part) = &region.backing else { return None };
+        Some((Rc::as_ptr(&part.pages), part.offset + address - range.start))
     }
 }

@@ -298,6 +298,11 @@ impl Pending {
         }
     }
 
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Which wait.
     pub fn set(&self) -> SignalSet {
         let all = self.queue.iter().filter_map(Info::signal);
