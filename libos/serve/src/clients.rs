@@ -4,7 +4,7 @@ mod active;
 mod memory;
 
 use crate::metered::Metered;
-use crate::payers::{Payers, label, settled};
+use crate::payers::{Payers, label, said, settled};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -13,7 +13,7 @@ use core::net::SocketAddr;
 use memory::Accounts;
 use nom_net::{Application, Closed, Detached, FlowId, FourTuple, Noted, Observed as _, Stack};
 use nom_port::buffer::{Buffer, Chain, Slice};
-use nom_port::nic::{Nic, Received, gather};
+use nom_port::nic::{Label, Nic, Received, gather};
 use nom_port::world::Clock;
 use nom_service::{Activity, Class, Happening, Reply, Service, Stream};
 
@@ -64,23 +64,12 @@ pub(crate) struct Client<B, C> {
     is_own: bool,
     /// Bytes that an active service has yet to take, as the stack knows.
     unread: u32,
-    /// Bytes that it had yet to take when it was last looked at.
-    left: usize,
+    /// Bytes that it had yet to take when it was last looked at, modulo 2^32.
+    left: u32,
     /// Whose it is.
     class: Class,
-    /// Whom its last request was for.
-    last: Last,
-}
-
-/// Whom the requests of a client were for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Last {
-    /// None has said.
-    Unsaid,
-    /// All that have said are for this one.
-    All(Activity),
-    /// Others were for another than the last.
-    Mixed(Activity),
+    /// What the stack was told of whom its requests are for; nothing until one has said.
+    told: Label,
 }
 
 impl<B: Buffer, C> Client<B, C> {
@@ -96,26 +85,25 @@ impl<B: Buffer, C> Client<B, C> {
             is_own: false,
             unread: 0,
             left: 0,
-            last: Last::Unsaid,
+            told: Label::default(),
         }
     }
 
     /// Its last request was for this activity: the stack is told, unless it knows.
     #[inline]
     fn tell<N: Nic<Buffer = B>, K: Clock>(&mut self, stack: &mut Measured<N, K>, activity: Activity) {
-        let (last, label) = match self.last {
-            Last::All(last) | Last::Mixed(last) if last == activity => return,
-            Last::Unsaid => (Last::All(activity), settled(activity)),
-            Last::All(_) | Last::Mixed(_) => (Last::Mixed(activity), label(activity, true)),
+        self.told = match said(self.told) {
+            Some(last) if last == activity => return,
+            Some(_) => label(activity, true),
+            None => settled(activity),
         };
-        self.last = last;
-        stack.set_label(self.flow, label);
+        stack.set_label(self.flow, self.told);
     }
 
     /// Whether it has taken something of what it was answered since the last look; `queued` bytes are the
     /// stack's.
     fn has_progressed(&mut self, queued: usize) -> bool {
-        let left = queued + self.unsent_len();
+        let left = (queued + self.unsent_len()) as u32;
         core::mem::replace(&mut self.left, left) != left
     }
 

@@ -36,6 +36,12 @@ pub(crate) fn settled(activity: Activity) -> Label {
     Label(activity.0 | BY_REQUEST | SETTLED)
 }
 
+/// Whom the last request of a flow of this label was for, if one has said.
+#[inline]
+pub(crate) fn said(Label(bits): Label) -> Option<Activity> {
+    (bits & BY_REQUEST != 0).then(|| activity_of(Label(bits)))
+}
+
 /// Whom a flow of this label is for.
 #[inline]
 pub(crate) fn activity_of(Label(bits): Label) -> Activity {
