@@ -1,28 +1,58 @@
 //! The network interface that a process has: a TAP device or an XDP socket, as its environment says.
 
+use crate::interface::NAME_BYTES;
 use crate::pool::PoolBuffer;
-use crate::tap::{self, Options, TapError, TapNic};
-use crate::xdp::{self, XdpError, XdpNic};
+use crate::tap::{self, Options, TapNic};
+use crate::xdp::{self, XdpNic};
 use nom_port::buffer::{Buffers, Slice};
 use nom_port::nic::{Nic, Outgoing, Properties, Received, RingFull};
+use rustix::io::Errno;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// Why there is no interface.
+/// How a process uses an interface of Linux's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As the other end of a TAP device.
+    Tap,
+    /// By an XDP socket.
+    Xdp,
+}
+
+/// Why an interface cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NicError {
-    /// The TAP device cannot be used.
-    Tap(TapError),
-    /// The interface cannot be used by XDP.
-    Xdp(XdpError),
+pub struct NicError {
+    /// How it was to be used.
+    pub way: Way,
+    /// The interface.
+    pub name: String,
+    /// What was tried.
+    pub step: &'static str,
+    /// What Linux said.
+    pub errno: Errno,
 }
 
 impl fmt::Display for NicError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NicError::Tap(error) => error.fmt(out),
-            NicError::Xdp(error) => error.fmt(out),
+        let way = match self.way {
+            Way::Tap => "TAP device",
+            Way::Xdp => "XDP on",
+        };
+        write!(out, "{way} `{}`: cannot {}: {}", self.name, self.step, self.errno)?;
+        match (self.errno, self.way) {
+            (Errno::PERM | Errno::ACCESS, Way::Tap) => write!(out, "; it takes root, or CAP_NET_ADMIN"),
+            (Errno::PERM | Errno::ACCESS, Way::Xdp) => {
+                write!(out, "; it takes root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF")
+            }
+            (Errno::NOENT | Errno::NODEV | Errno::NXIO, Way::Tap) => {
+                write!(out, "; is Linux's module `tun` there?")
+            }
+            (Errno::NODEV, Way::Xdp) => write!(out, "; expected an interface of this network namespace"),
+            (Errno::BUSY, _) => write!(out, "; another process has it"),
+            (Errno::NAMETOOLONG, _) => write!(out, "; expected a name of 1 to {} bytes", NAME_BYTES - 1),
+            (Errno::MSGSIZE, _) => write!(out, "; expected an MTU of at most {} bytes", xdp::MTU_MAX),
+            _ => Ok(()),
         }
     }
 }
@@ -44,7 +74,7 @@ impl Queue {
     /// # Errors
     /// Its.
     pub fn of_tap(name: &str, queues: usize) -> Result<Vec<Queue>, NicError> {
-        let opened = tap::Queue::open(name, queues).map_err(NicError::Tap)?;
+        let opened = tap::Queue::open(name, queues)?;
         Ok(opened.into_iter().map(Queue::Tap).collect())
     }
 
@@ -53,7 +83,7 @@ impl Queue {
     /// # Errors
     /// Its.
     pub fn of_xdp(name: &str, queues: usize) -> Result<Vec<Queue>, NicError> {
-        let opened = xdp::Queue::open(name, queues).map_err(NicError::Xdp)?;
+        let opened = xdp::Queue::open(name, queues)?;
         Ok(opened.into_iter().map(Queue::Xdp).collect())
     }
 
@@ -63,12 +93,8 @@ impl Queue {
     /// If `options` leave it no memory, or the interface no such queue.
     pub fn start(self, options: &Options) -> Result<QueuePair, NicError> {
         match self {
-            Queue::Tap(queue) => {
-                queue.start(options).map(Box::new).map(QueuePair::Tap).map_err(NicError::Tap)
-            }
-            Queue::Xdp(queue) => {
-                queue.start(options).map(Box::new).map(QueuePair::Xdp).map_err(NicError::Xdp)
-            }
+            Queue::Tap(queue) => queue.start(options).map(Box::new).map(QueuePair::Tap),
+            Queue::Xdp(queue) => queue.start(options).map(Box::new).map(QueuePair::Xdp),
         }
     }
 }

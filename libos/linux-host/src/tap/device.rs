@@ -1,13 +1,13 @@
 //! The TAP device itself: opening it. `docs/safety/libos-linux-host.md` says why its unsafe calls are sound,
 //! and its conditions are referred to by number.
 
-use crate::interface::{self, NAME_BYTES, Request};
+use crate::interface::{self, Request};
+use crate::nic::{NicError, Way};
 use nom_port::nic::{Offloads, Properties};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{IntegerSetter, Opcode, ioctl, opcode};
 use std::ffi::{c_int, c_uint};
-use std::fmt;
 use std::os::fd::OwnedFd;
 
 /// Where Linux has its TAP devices.
@@ -26,38 +26,12 @@ const SEVERAL: u16 = 0x0100;
 /// `TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6`: frames may come with unfinished checksums, and uncut.
 const OFFLOADS: usize = 0x01 | 0x02 | 0x04;
 
-/// Why a TAP device cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TapError {
-    /// The interface.
-    pub name: String,
-    /// What was tried.
-    pub step: &'static str,
-    /// What Linux said.
-    pub errno: Errno,
-}
-
-impl fmt::Display for TapError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "TAP device `{}`: cannot {}: {}", self.name, self.step, self.errno)?;
-        match self.errno {
-            Errno::PERM | Errno::ACCESS => write!(out, "; it takes root, or CAP_NET_ADMIN"),
-            Errno::NOENT | Errno::NODEV | Errno::NXIO => write!(out, "; is Linux's module `tun` there?"),
-            Errno::BUSY => write!(out, "; another process has it"),
-            Errno::NAMETOOLONG => write!(out, "; expected a name of 1 to {} bytes", NAME_BYTES - 1),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl std::error::Error for TapError {}
-
 /// Attaches to up to `queues` queues of the TAP device `name`, which is made if there is none, and asks
 /// what it is. A device that was made for one queue has one, and one that was made for several can be used
 /// by one.
-pub(super) fn attach(name: &str, queues: usize) -> std::result::Result<(Vec<OwnedFd>, Properties), TapError> {
-    let failed = |step| move |errno| TapError { name: name.to_owned(), step, errno };
-    if name.is_empty() || name.len() >= NAME_BYTES {
+pub(super) fn attach(name: &str, queues: usize) -> std::result::Result<(Vec<OwnedFd>, Properties), NicError> {
+    let failed = |step| move |errno| NicError { way: Way::Tap, name: name.to_owned(), step, errno };
+    if !interface::is_name(name) {
         return Err(failed("name it")(Errno::NAMETOOLONG));
     }
     let (wanted, other) = if queues > 1 { (SEVERAL, 0) } else { (0, SEVERAL) };
@@ -84,25 +58,30 @@ pub(super) fn attach(name: &str, queues: usize) -> std::result::Result<(Vec<Owne
 ///
 /// # Errors
 /// If the process may not do that, or there is no such device.
-pub fn plug(name: &str) -> std::result::Result<OwnedFd, TapError> {
-    if name.is_empty() || name.len() >= NAME_BYTES {
-        return Err(TapError { name: name.to_owned(), step: "name it", errno: Errno::NAMETOOLONG });
+pub fn plug(name: &str) -> std::result::Result<OwnedFd, NicError> {
+    if !interface::is_name(name) {
+        return Err(NicError {
+            way: Way::Tap,
+            name: name.to_owned(),
+            step: "name it",
+            errno: Errno::NAMETOOLONG,
+        });
     }
     open_queue(name, PLAIN)
 }
 
 /// A queue of the TAP device `name`, which fits a `struct ifreq`, with `flags` besides the usual ones.
-fn queue(name: &str, flags: u16) -> std::result::Result<OwnedFd, TapError> {
+fn queue(name: &str, flags: u16) -> std::result::Result<OwnedFd, NicError> {
     let file = open_queue(name, FLAGS | flags)?;
     // SAFETY: TUNSETOFFLOAD takes a number and no pointer (condition 2).
     let offload = unsafe { ioctl(&file, IntegerSetter::<SET_OFFLOADS>::new_usize(OFFLOADS)) };
     let step = "switch offloads on";
-    offload.map_err(|errno| TapError { name: name.to_owned(), step, errno })?;
+    offload.map_err(|errno| NicError { way: Way::Tap, name: name.to_owned(), step, errno })?;
     Ok(file)
 }
 
-fn open_queue(name: &str, flags: u16) -> std::result::Result<OwnedFd, TapError> {
-    let failed = |step| move |errno| TapError { name: name.to_owned(), step, errno };
+fn open_queue(name: &str, flags: u16) -> std::result::Result<OwnedFd, NicError> {
+    let failed = |step| move |errno| NicError { way: Way::Tap, name: name.to_owned(), step, errno };
     let how = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = open(CLONE_DEVICE, how, Mode::empty()).map_err(failed("open /dev/net/tun"))?;
     let mut request = Request::about(name);
@@ -133,7 +112,8 @@ mod tests {
 
     #[test]
     fn who_may_not_is_told_what_it_takes() {
-        let error = TapError { name: "tap0".to_owned(), step: "attach to it", errno: Errno::PERM };
+        let error =
+            NicError { way: Way::Tap, name: "tap0".to_owned(), step: "attach to it", errno: Errno::PERM };
         let text = error.to_string();
         assert!(text.starts_with("TAP device `tap0`: cannot attach to it: "), "{text}");
         assert!(text.ends_with("it takes root, or CAP_NET_ADMIN"), "{text}");

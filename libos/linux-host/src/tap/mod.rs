@@ -7,8 +7,9 @@
 mod device;
 mod header;
 
-pub use device::{TapError, plug};
+pub use device::plug;
 
+use crate::nic::{NicError, Way};
 use crate::pool::{Pool, PoolBuffer, PoolSlot};
 use crate::time::now_ns;
 use nom_port::buffer::{Buffers, Chain, Slice};
@@ -89,7 +90,7 @@ impl Queue {
     ///
     /// # Errors
     /// If the process may not do that, or the device is not to be had.
-    pub fn open(name: &str, queues: usize) -> Result<Vec<Queue>, TapError> {
+    pub fn open(name: &str, queues: usize) -> Result<Vec<Queue>, NicError> {
         let (files, properties) = device::attach(name, queues)?;
         Ok(files.into_iter().map(|file| Queue { name: name.to_owned(), file, properties }).collect())
     }
@@ -98,9 +99,9 @@ impl Queue {
     ///
     /// # Errors
     /// If `options` leave it no memory.
-    pub fn start(self, options: &Options) -> Result<TapNic, TapError> {
+    pub fn start(self, options: &Options) -> Result<TapNic, NicError> {
         let Queue { name, file, properties } = self;
-        let none = TapError { name, step: "have buffers", errno: Errno::NOMEM };
+        let none = NicError { way: Way::Tap, name, step: "have buffers", errno: Errno::NOMEM };
         TapNic::over(file, properties, options).ok_or(none)
     }
 }
@@ -123,7 +124,7 @@ impl TapNic {
     ///
     /// # Errors
     /// If the process may not do that, or the device is not to be had.
-    pub fn open(name: &str, options: &Options) -> Result<TapNic, TapError> {
+    pub fn open(name: &str, options: &Options) -> Result<TapNic, NicError> {
         Queue::open(name, 1)?.remove(0).start(options)
     }
 

@@ -10,7 +10,8 @@ mod program;
 mod ring;
 mod socket;
 
-use crate::interface::{self, NAME_BYTES};
+use crate::interface;
+use crate::nic::{NicError, Way};
 use crate::pool::{Pool, PoolBuffer};
 use crate::tap::Options;
 use crate::time::now_ns;
@@ -19,7 +20,6 @@ use nom_port::nic::{Checksum, Nic, Offloads, Outgoing, Properties, Received, Rin
 use program::Program;
 use rustix::io::Errno;
 use socket::{FRAME_MAX, XdpSocket};
-use std::fmt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,36 +27,8 @@ use std::sync::Arc;
 /// Bytes of an Ethernet header.
 const ETHERNET_BYTES: usize = 14;
 
-/// Why an interface cannot be used by XDP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XdpError {
-    /// The interface.
-    pub name: String,
-    /// What was tried.
-    pub step: &'static str,
-    /// What Linux said.
-    pub errno: Errno,
-}
-
-impl fmt::Display for XdpError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "XDP on `{}`: cannot {}: {}", self.name, self.step, self.errno)?;
-        match self.errno {
-            Errno::PERM | Errno::ACCESS => {
-                write!(out, "; it takes root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF")
-            }
-            Errno::NODEV => write!(out, "; expected an interface of this network namespace"),
-            Errno::BUSY => write!(out, "; another process has it"),
-            Errno::NAMETOOLONG => write!(out, "; expected a name of 1 to {} bytes", NAME_BYTES - 1),
-            Errno::MSGSIZE => {
-                write!(out, "; expected an MTU of at most {} bytes", FRAME_MAX - ETHERNET_BYTES)
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl std::error::Error for XdpError {}
+/// The largest MTU of an interface whose frames fit.
+pub(crate) const MTU_MAX: usize = FRAME_MAX - ETHERNET_BYTES;
 
 crate::counters! {
     /// Frames received.
@@ -96,14 +68,14 @@ impl Queue {
     ///
     /// # Errors
     /// If the process may not do that, or the interface is not to be had.
-    pub fn open(name: &str, queues: usize) -> Result<Vec<Queue>, XdpError> {
-        let failed = |step| move |errno| XdpError { name: name.to_owned(), step, errno };
+    pub fn open(name: &str, queues: usize) -> Result<Vec<Queue>, NicError> {
+        let failed = |step| move |errno| NicError { way: Way::Xdp, name: name.to_owned(), step, errno };
         if !interface::is_name(name) {
             return Err(failed("name it")(Errno::NAMETOOLONG));
         }
         let interface = interface::number(name).map_err(failed("find it"))?;
         let mtu = interface::mtu(name).map_err(failed("ask for its MTU"))?;
-        if usize::from(mtu) + ETHERNET_BYTES > FRAME_MAX {
+        if usize::from(mtu) > MTU_MAX {
             return Err(failed("have frames of its size")(Errno::MSGSIZE));
         }
         if let Some(peer) = interface::peer(name) {
@@ -128,10 +100,10 @@ impl Queue {
     ///
     /// # Errors
     /// If the interface has no such queue, or no memory for frames is to be had.
-    pub fn start(self, options: &Options) -> Result<XdpNic, XdpError> {
+    pub fn start(self, options: &Options) -> Result<XdpNic, NicError> {
         let failed = |step| {
             let name = self.name.to_string();
-            move |errno| XdpError { name, step, errno }
+            move |errno| NicError { way: Way::Xdp, name, step, errno }
         };
         let socket =
             XdpSocket::open(self.interface, self.number).map_err(failed("have a socket of its queue"))?;

@@ -74,6 +74,7 @@ fn an_interface_that_cannot_be_is_refused_with_what_was_expected() {
     assert!(said("").ends_with("expected a name of 1 to 15 bytes"), "{}", said(""));
     assert!(said("no-such").contains("cannot find it: No such device"), "{}", said("no-such"));
     let errno = Errno::MSGSIZE;
-    let large = XdpError { name: "eth0".to_owned(), step: "have frames of its size", errno }.to_string();
+    let large = NicError { way: Way::Xdp, name: "eth0".to_owned(), step: "have frames of its size", errno }
+        .to_string();
     assert!(large.ends_with("expected an MTU of at most 1778 bytes"), "{large}");
 }
