@@ -4,7 +4,7 @@ use crate::attributes::FileTime;
 use crate::attributes::{Ownership, Stamp};
 use crate::errno::Errno;
 use crate::node::{Inode, NodeId};
-use crate::proc::Processes;
+use crate::proc::{NoProcesses, Processes};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -50,6 +50,16 @@ pub struct Caller<'c> {
     pub now: FileTime,
     /// Who knows the processes.
     pub processes: &'c dyn Processes,
+}
+
+impl<'c> Caller<'c> {
+    /// The first process, in the root directory: who is there before all others, and who acts for a process
+    /// that may be gone.
+    #[must_use]
+    pub fn first(credentials: &'c Credentials, root: NodeId, now: FileTime) -> Caller<'c> {
+        let processes = &NoProcesses;
+        Caller { credentials, root, directory: root, umask: 0o022, process: 1, thread: 1, now, processes }
+    }
 }
 
 impl fmt::Debug for Caller<'_> {

@@ -1,12 +1,11 @@
 //! Reading and writing what is stored.
 
-use crate::attributes::FileTime;
 use crate::caller::Caller;
 use crate::contents::PAGE;
 use crate::errno::Errno;
 use crate::node::{Body, InodeId, NodeId};
 use crate::vfs::Vfs;
-use linux_raw_sys::general::{IN_ACCESS, IN_MODIFY};
+use linux_raw_sys::general::IN_MODIFY;
 
 /// Where a file can end at most: Linux's offsets are signed.
 const END_MAX: u64 = i64::MAX as u64;
@@ -127,14 +126,6 @@ impl Vfs {
         match &self.inode(node.stored()?).body {
             Body::File(contents) => contents.untouched(),
             _ => None,
-        }
-    }
-
-    /// Somebody read it.
-    pub fn note_read(&mut self, node: NodeId, now: FileTime) {
-        if let Some(id) = node.stored() {
-            self.inode_mut(id).accessed = now;
-            self.tell_of(node, IN_ACCESS);
         }
     }
 

@@ -10,21 +10,12 @@
 //!
 //! ```
 //! use linux_raw_sys::general::{O_CREAT, O_RDWR};
-//! use nom_fs::{Caller, Credentials, FileTime, NoProcesses, Vfs};
+//! use nom_fs::{Caller, Credentials, FileTime, Vfs};
 //!
 //! let mut vfs = Vfs::new(FileTime::default(), 1 << 20);
 //! let credentials = Credentials::default();
 //! let root = vfs.root();
-//! let caller = Caller {
-//!     credentials: &credentials,
-//!     root,
-//!     directory: root,
-//!     umask: 0o022,
-//!     process: 1,
-//!     thread: 1,
-//!     now: FileTime::default(),
-//!     processes: &NoProcesses,
-//! };
+//! let caller = Caller::first(&credentials, root, FileTime::default());
 //! let file = vfs.open(&caller, root, b"/greeting", O_CREAT | O_RDWR, 0o666)?;
 //! vfs.write(file, 0, b"hello", &caller)?;
 //! let mut bytes = [0; 8];

@@ -139,13 +139,18 @@ impl Vfs {
             return;
         }
         let Some(id) = node.stored() else { return };
-        let kind = if self.inode(id).is_directory() { abi::IN_ISDIR } else { 0 };
+        let kind = self.kind_flag(id);
         if mask & OF_BOTH != 0 {
             for (directory, name) in self.watched_places(id) {
                 self.watches.tell(directory, mask | kind, 0, &name);
             }
         }
         self.watches.tell(id, mask | kind, 0, &[]);
+    }
+
+    /// What an event says besides of a directory.
+    fn kind_flag(&self, id: InodeId) -> u32 {
+        if self.inode(id).is_directory() { abi::IN_ISDIR } else { 0 }
     }
 
     /// Tells of a name more or less those who watch the file, but none of its directories.
@@ -171,7 +176,7 @@ impl Vfs {
         if self.watches.all.is_empty() {
             return;
         }
-        let kind = if self.inode(id).is_directory() { abi::IN_ISDIR } else { 0 };
+        let kind = self.kind_flag(id);
         self.watches.tell(directory, mask | kind, 0, name);
     }
 
@@ -180,7 +185,7 @@ impl Vfs {
         if self.watches.all.is_empty() {
             return;
         }
-        let kind = if self.inode(id).is_directory() { abi::IN_ISDIR } else { 0 };
+        let kind = self.kind_flag(id);
         self.watches.last_cookie += 1;
         let cookie = self.watches.last_cookie;
         self.watches.tell(from.0, abi::IN_MOVED_FROM | kind, cookie, from.1);
@@ -198,7 +203,7 @@ impl Vfs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Caller, Credentials, FileTime, NoProcesses, Replace};
+    use crate::{Caller, Credentials, FileTime, Replace};
     use core::cell::RefCell;
     use std::string::String;
 
@@ -216,16 +221,7 @@ mod tests {
     fn a_directory_and_a_file_tell_what_happens() {
         let mut vfs = Vfs::new(FileTime::default(), 64);
         let (credentials, root) = (Credentials::default(), vfs.root());
-        let caller = Caller {
-            credentials: &credentials,
-            root,
-            directory: root,
-            umask: 0,
-            process: 1,
-            thread: 1,
-            now: FileTime::default(),
-            processes: &NoProcesses,
-        };
+        let caller = Caller::first(&credentials, root, FileTime::default());
         let notes = Rc::new(Notes::default());
         let watcher: Rc<dyn Watcher> = notes.clone();
         assert_eq!(vfs.watch(root, abi::IN_ALL_EVENTS, &watcher, 1), Ok(1));

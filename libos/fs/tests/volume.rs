@@ -1,7 +1,7 @@
 //! Directories of the host: what of them reaches it, and what becomes of those whose host is silent.
 
 use linux_raw_sys::general::{O_CREAT, O_RDONLY, O_RDWR};
-use nom_fs::{Caller, Credentials, Durable, Errno, FileTime, LastLink, NoProcesses, NodeId, Vfs};
+use nom_fs::{Caller, Credentials, Durable, Errno, FileTime, LastLink, NodeId, Vfs};
 use nom_ninep::{Client, Kind, NinepChannel, NoAnswer};
 use nom_ninep_fake::FakeServer;
 use std::cell::{Cell, RefCell};
@@ -39,16 +39,7 @@ impl Host {
 fn with_volume(host: &Host, act: impl FnOnce(&mut Vfs, &Caller<'_>, NodeId)) {
     let mut vfs = Vfs::new(FileTime::default(), 1 << 20);
     let (credentials, root) = (Credentials::default(), vfs.root());
-    let caller = Caller {
-        credentials: &credentials,
-        root,
-        directory: root,
-        umask: 0o022,
-        process: 1,
-        thread: 1,
-        now: FileTime::default(),
-        processes: &NoProcesses,
-    };
+    let caller = Caller::first(&credentials, root, FileTime::default());
     let lent = Client::new(Box::new(host.clone())).expect("attached");
     vfs.mount_host(&caller, b"/data/here", lent).expect("mounted");
     act(&mut vfs, &caller, root);

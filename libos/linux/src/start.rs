@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use nom_app::sockets::{self, Network};
-use nom_fs::{Caller, Credentials, NoProcesses, Vfs};
+use nom_fs::{Caller, Credentials, Vfs};
 use nom_ninep::{Client, Fid};
 use nom_rt::event_loop::EventLoop;
 use nom_sys::port::{Clock, Dma, Doorbell, Function, Idle, Interrupter};
@@ -72,16 +72,7 @@ fn files() -> Result<Vfs, Box<dyn core::error::Error>> {
     let now = crate::process::file_time();
     let mut vfs = Vfs::new(now, nom_app::memory_free() / FILES_PART / PAGE);
     let (credentials, root) = (Credentials::default(), vfs.root());
-    let caller = Caller {
-        credentials: &credentials,
-        root,
-        directory: root,
-        umask: 0o022,
-        process: 1,
-        thread: 1,
-        now,
-        processes: &NoProcesses,
-    };
+    let caller = Caller::first(&credentials, root, now);
     vfs.unpack(&caller, nom_sys::start::archive()).map_err(|error| format!("the packed files: {error}"))?;
     vfs.mount_system(&caller).map_err(|error| format!("/dev, /proc and /sys: {error}"))?;
     mount_volumes(&mut vfs, &caller)?;

@@ -9,7 +9,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
-use nom_fs::{Caller, Credentials, Errno, NoProcesses, NodeId, Vfs};
+use nom_fs::{Caller, Credentials, Errno, NodeId, Vfs};
 
 /// A node of the tree of files, held.
 pub(crate) struct OpenNode {
@@ -133,16 +133,7 @@ impl crate::memory::Contents for OpenNode {
         let vfs = &mut *self.vfs.borrow_mut();
         let (credentials, root) = (Credentials::default(), vfs.root());
         // Whoever mapped it had it open for writing, and may have gone since.
-        let caller = Caller {
-            credentials: &credentials,
-            root,
-            directory: root,
-            umask: 0,
-            process: 1,
-            thread: 1,
-            now: file_time(),
-            processes: &NoProcesses,
-        };
+        let caller = Caller::first(&credentials, root, file_time());
         vfs.write(self.node, offset, bytes, &caller).map(drop)
     }
 
