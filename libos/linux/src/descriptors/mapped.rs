@@ -33,8 +33,7 @@ impl MappedFiles {
 
     /// Whether anybody may have it mapped.
     pub fn has(&self, file: NodeId) -> bool {
-        let files = self.files.borrow();
-        !files.is_empty() && files.get(&file).is_some_and(|pages| pages.strong_count() > 0)
+        self.files.borrow().get(&file).is_some_and(|pages| pages.strong_count() > 0)
     }
 
     /// Does something with a file's, if there are any.

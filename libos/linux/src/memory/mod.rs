@@ -364,7 +364,7 @@ impl State {
         let end = region.backing.fillable(range.start, end).max(page + PAGE);
         let mut next = start;
         while next < end {
-            if let Some((frame, count)) = region.shared_pages(pages, next - range.start, end - next)
+            if let Some((frame, count)) = region.kept_pages(pages, next - range.start, end - next)
                 && pages.show(next, count, frame, wanted)
             {
                 let hold = Hold::Common;
@@ -385,7 +385,7 @@ impl State {
             if wanted != Protection::ReadWrite {
                 pages.protect(next, count, wanted);
             }
-            let hold = region.share_pages(pages, next - range.start, count, frame);
+            let hold = region.keep_pages(pages, next - range.start, count, frame);
             self.runs.insert(next..next + bytes, Run { frame, protection: wanted, hold });
             next += bytes;
         }

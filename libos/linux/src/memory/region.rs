@@ -266,14 +266,14 @@ impl MappedRegion {
         (name.is_multiple_of(PAGE) && here >= PAGE).then_some((name, here / PAGE))
     }
 
-    /// Pages that others have of what is at `offset`, within `bytes`: their first frame, and how many.
-    pub(super) fn shared_pages(&self, pages: &dyn PageSource, offset: u64, bytes: u64) -> Option<(u64, u64)> {
+    /// Pages that are kept of what is at `offset`, within `bytes`: their first frame, and how many.
+    pub(super) fn kept_pages(&self, pages: &dyn PageSource, offset: u64, bytes: u64) -> Option<(u64, u64)> {
         let (name, count) = self.names(offset)?;
         pages.kept(name, count.min(bytes / PAGE))
     }
 
-    /// Lets others have these pages, as far as they can; whose they are then.
-    pub(super) fn share_pages(&self, pages: &dyn PageSource, offset: u64, count: u64, frame: u64) -> Hold {
+    /// Keeps these pages for others, as far as they have names; whose they are then.
+    pub(super) fn keep_pages(&self, pages: &dyn PageSource, offset: u64, count: u64, frame: u64) -> Hold {
         let Some((name, named)) = self.names(offset) else { return Hold::Own };
         pages.keep(name, count.min(named), frame);
         Hold::Common
