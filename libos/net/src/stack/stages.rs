@@ -42,6 +42,12 @@ pub struct Arrival<B> {
 }
 
 impl<B: Buffer> Arrival<B> {
+    /// One of which nothing has gone on, and all goes on at once unless it is cut.
+    fn new(received: Received<B>, located: Option<Located>, label: Label) -> Arrival<B> {
+        let bytes = chain_len(&received.frame);
+        Arrival { received, located, label, bytes, left: bytes, piece_max: usize::MAX }
+    }
+
     /// For whom it is: as its flow, or as [`Application::classify`] says of its addresses. That is the
     /// default, if it is for no connection and no port.
     #[inline]
@@ -276,13 +282,11 @@ impl<N: Nic> Stack<N> {
     ) {
         let located = if application.filters_segments() { None } else { self.locate(&received) };
         let label = self.label_of(application, located.as_ref(), &received);
-        let bytes = chain_len(&received.frame);
+        let mut arrival = Arrival::new(received, located, label);
         if queues.goes_on(label) {
-            let arrival = Arrival { received, located, label, bytes, left: bytes, piece_max: usize::MAX };
-            return self.input(application, &mut { arrival });
-        }
-        if let Some(place) = queues.push(label, bytes) {
-            *place = Some(Arrival { received, located, label, bytes, left: bytes, piece_max: usize::MAX });
+            self.input(application, &mut arrival);
+        } else if let Some(place) = queues.push(label, arrival.bytes) {
+            *place = Some(arrival);
         }
     }
 
@@ -364,11 +368,7 @@ impl<N: Nic> Stack<N> {
         self.advance(now);
         self.link.counters.frames_received += 1;
         let located = if application.filters_segments() { None } else { self.locate(&frame) };
-        let (label, bytes) = (Label::default(), 0);
-        self.input(
-            application,
-            &mut Arrival { received: frame, located, label, bytes, left: bytes, piece_max: usize::MAX },
-        );
+        self.input(application, &mut Arrival::new(frame, located, Label::default()));
         self.emit();
     }
 
