@@ -7,23 +7,6 @@
 //!
 //! The safety argument is in `docs/safety/libos-linux-host.md`.
 
-/// Counts of what happened at an interface, each with its name.
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// What happened at an interface since it was opened.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counters { $($(#[doc = $doc])+ pub $name: u64,)+ }
-
-        impl Counters {
-            /// Every counter with its name.
-            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name)),+].into_iter()
-            }
-        }
-    };
-}
-pub(crate) use counters;
-
 pub mod console;
 pub mod cores;
 mod interface;

@@ -2,7 +2,7 @@
 
 use crate::interface::NAME_BYTES;
 use crate::pool::PoolBuffer;
-use crate::tap::{self, Options, TapNic};
+use crate::tap::{self, TapNic};
 use crate::xdp::{self, XdpNic};
 use nom_port::buffer::{Buffers, Slice};
 use nom_port::nic::{Nic, Outgoing, Properties, Received, RingFull};
@@ -10,6 +10,20 @@ use rustix::io::Errno;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+
+/// How an interface is to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of memory for buffers: those that are received into, those that the application keeps, and those
+    /// that are sent.
+    pub memory_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { memory_bytes: 1 << 30 }
+    }
+}
 
 /// How a process uses an interface of Linux's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

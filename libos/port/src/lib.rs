@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod buffer;
+mod counters;
 pub mod device;
 pub mod nic;
 pub mod options;

@@ -42,9 +42,8 @@ pub mod net {
     use nom_linux_host::port::{Doorbells, Idle};
     use nom_port::world::Doorbell;
 
-    pub use nom_linux_host::nic::{NicError, Queue, QueuePair};
+    pub use nom_linux_host::nic::{NicError, Options, Queue, QueuePair};
     pub use nom_linux_host::pool::PoolBuffer as DmaBuffer;
-    pub use nom_linux_host::tap::Options;
 
     /// Name of the TAP device, unless the environment's `tap` says another, or its `xdp` an interface of
     /// another kind.

@@ -9,7 +9,7 @@ mod header;
 
 pub use device::plug;
 
-use crate::nic::{NicError, Way};
+use crate::nic::{NicError, Options, Way};
 use crate::pool::{Pool, PoolBuffer, PoolSlot};
 use crate::time::now_ns;
 use nom_port::buffer::{Buffers, Chain, Slice};
@@ -31,21 +31,7 @@ const ROOM: usize = 1024;
 /// Most pieces of a frame that are gathered where they lie, header and head included.
 const PIECES: usize = 32;
 
-/// How an interface is to be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Bytes of memory for buffers: those that are received into, those that the application keeps, and those
-    /// that are sent.
-    pub memory_bytes: usize,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { memory_bytes: 1 << 30 }
-    }
-}
-
-crate::counters! {
+nom_port::counters! {
     /// System calls that asked for a frame.
     reads,
     /// Those of them that found none.

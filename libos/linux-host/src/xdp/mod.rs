@@ -11,9 +11,8 @@ mod ring;
 mod socket;
 
 use crate::interface;
-use crate::nic::{NicError, Way};
+use crate::nic::{NicError, Options, Way};
 use crate::pool::{Pool, PoolBuffer};
-use crate::tap::Options;
 use crate::time::now_ns;
 use nom_port::buffer::{Buffers, Chain, Slice};
 use nom_port::nic::{Checksum, Nic, Offloads, Outgoing, Properties, Received, RingFull};
@@ -30,7 +29,7 @@ const ETHERNET_BYTES: usize = 14;
 /// The largest MTU of an interface whose frames fit.
 pub(crate) const MTU_MAX: usize = FRAME_MAX - ETHERNET_BYTES;
 
-crate::counters! {
+nom_port::counters! {
     /// Frames received.
     received_frames,
     /// Bytes of them.

@@ -1,25 +1,6 @@
 //! What a queue pair counts.
 
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// What happened at a queue pair, since it was started.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counters { $($(#[doc = $doc])+ pub $name: u64,)+ }
-
-        impl Counters {
-            /// Every counter with its name.
-            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name)),+].into_iter()
-            }
-
-            /// Every counter's name with what it counts.
-            pub const ALL: &'static [(&'static str, &'static str)] =
-                &[$((stringify!($name), concat!($($doc),+))),+];
-        }
-    };
-}
-
-counters! {
+nom_port::counters! {
     /// Frames received.
     received_frames,
     /// Bytes of them.
