@@ -51,7 +51,6 @@ impl Native<'_> {
     ) -> Result<(Running, Meter, Option<Namespace>)> {
         match self {
             Native::Nom(process) => {
-                connect(namespace, None)?;
                 let mut command = namespace.command(BOUND_TO_THIS[0]);
                 command.args(&BOUND_TO_THIS[1..]).args(alone()).arg(&process.program);
                 command.env("ip", format!("{GUEST}/{PREFIX}")).env("cores", "1").env("xdp", PEER);
@@ -64,7 +63,7 @@ impl Native<'_> {
             }
             Native::Linux(servers, service) => {
                 let beside = Namespace::create("demo-linux", 1)?;
-                connect(namespace, Some(&beside))?;
+                connect(namespace, &beside)?;
                 ensure!(
                     service.name == "memcached",
                     "of Debian's servers only memcached runs without a machine"
@@ -81,26 +80,18 @@ impl Native<'_> {
     }
 }
 
-/// Lays a wire from the clients' namespace, a pair of virtual Ethernet devices in place of TAP devices: to a
-/// server's namespace, or to [`PEER`] in the same one, which Linux is to leave alone.
-fn connect(clients: &Namespace, server: Option<&Namespace>) -> Result<()> {
+/// Lays a wire between two namespaces: a pair of virtual Ethernet devices in place of their TAP devices.
+fn connect(clients: &Namespace, server: &Namespace) -> Result<()> {
     let remove = [format!("link delete {DEVICE}")];
+    configure(clients, &remove)?;
+    configure(server, &remove)?;
+    let other = server.name();
+    let wire = format!("link add {DEVICE} type veth peer name {DEVICE} netns {other}");
     let up =
         |address| [format!("address add {address}/{PREFIX} dev {DEVICE}"), format!("link set {DEVICE} up")];
-    configure(clients, &remove)?;
-    let wire = format!("link add {DEVICE} type veth peer name");
-    match server {
-        Some(server) => {
-            configure(server, &remove)?;
-            configure(clients, &[format!("{wire} {DEVICE} netns {}", server.name())])?;
-            configure(server, &up(GUEST))?;
-        }
-        None => {
-            let alone = format!("link set {PEER} addrgenmode none up");
-            configure(clients, &[format!("{wire} {PEER}"), alone])?;
-        }
-    }
-    configure(clients, &up(HOST))
+    configure(clients, &[wire])?;
+    configure(clients, &up(HOST))?;
+    configure(server, &up(GUEST))
 }
 
 /// Processors for a server and for its clients, as `taskset` lists them; none where there is only one.

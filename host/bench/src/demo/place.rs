@@ -38,7 +38,8 @@ pub fn setting(accelerator: Accelerator) -> Setting {
 /// A network for one machine.
 #[derive(Debug)]
 pub enum Place {
-    /// A network namespace with a TAP device: what the machine sends is metered. Needs root.
+    /// A network namespace with a TAP device, or an end of a virtual Ethernet pair in its place: what the
+    /// machine sends is metered. Needs root.
     Tap(Namespace),
     /// QEMU's user-mode network, with one port of this computer that leads to the service.
     User {
@@ -67,6 +68,14 @@ impl Place {
     /// If it cannot be had.
     pub fn with_queues(queues: u32) -> Result<Place> {
         Ok(Place::Tap(Namespace::create("demo", queues)?))
+    }
+
+    /// A place for a process that has an XDP socket.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    pub fn with_pair() -> Result<Place> {
+        Ok(Place::Tap(Namespace::with_pair("demo", 1)?))
     }
 
     /// Does `work` in a thread that is in the place's network: what listens at its loopback interface, the

@@ -427,13 +427,15 @@ impl Runner<'_> {
     fn boot(&mut self, what: &str, setup: Setup) -> Result<Serving> {
         self.progress.step(&format!("{what} boots"), NOM_START)?;
         let (service, setting) = (self.application.service, place::setting(self.accelerator));
-        let (place, origin) = (Place::new(self.tap)?, Instant::now());
+        let origin = Instant::now();
         if self.native {
+            let place = Place::with_pair()?;
             let process = native::process(self.project, service, setup, self.images)?;
             let server = Native::Nom(&process);
             let machine = Machine::start_native(server, service, &setting, place, self.progress)?;
             return Ok(Serving { machine, market: None, origin });
         }
+        let place = Place::new(self.tap)?;
         let mut market = Market::open(&place, origin)?;
         market.set_price(experiment::PHASES[0].price)?;
         let feed = market.feed()?;
