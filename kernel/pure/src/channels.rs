@@ -50,7 +50,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
         self.notify(caller.app, channel, |kernel| kernel.core_wait(caller, wait))
     }
 
-    /// Tells the other end of a channel, after `first`.
+    /// Tells the other end of a channel, after `act`, whose reply it is.
     #[inline(always)]
     fn notify(&mut self, app: AppId, to: u64, act: impl FnOnce(&mut Self) -> Result<Reply>) -> Result<Reply> {
         let (peer, message) = self.message(app, to)?;

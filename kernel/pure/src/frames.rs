@@ -146,9 +146,15 @@ impl<'m> Frames<'m> {
     /// to `size`. Their contents are as their last holder left them. `colour` restricts a single 4 KiB
     /// unit. Errors: InvalidArgument (no units, no such colour, or a colour for anything but one 4 KiB unit),
     /// OutOfMemory.
-    pub fn allocate(&mut self, by: Owner, size: PageSize, count: u64, colour: Option<Colour>) -> Result<u64> {
+    pub fn allocate(
+        &mut self,
+        owner: Owner,
+        size: PageSize,
+        count: u64,
+        colour: Option<Colour>,
+    ) -> Result<u64> {
         let mut search = Search::new(size, count, colour)?;
-        self.allocate_piece(by, &mut search, u64::MAX)?.ok_or(Error::OutOfMemory)
+        self.allocate_piece(owner, &mut search, u64::MAX)?.ok_or(Error::OutOfMemory)
     }
 
     /// As [`Frames::allocate`], but of split blocks it looks at `looks` frames at most, and returns `None` if

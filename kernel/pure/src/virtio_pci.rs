@@ -51,15 +51,19 @@ pub(crate) struct Structure {
 }
 
 /// The first structure of a kind, if the function is a virtio device that has it where registers are.
-pub(crate) fn structure<R: Registers>(config: &mut Config<R>, of: &Function, kind: u8) -> Option<Structure> {
-    if !is_virtio(of) {
+pub(crate) fn structure<R: Registers>(
+    config: &mut Config<R>,
+    function: &Function,
+    kind: u8,
+) -> Option<Structure> {
+    if !is_virtio(function) {
         return None;
     }
     let mut at = config.find_capability(capability::VENDOR, 0)?;
     while config.read8(at + 3) != kind {
         at = config.find_capability(capability::VENDOR, at)?;
     }
-    let bar = of.bars.get(usize::from(config.read8(at + 4)))?;
+    let bar = function.bars.get(usize::from(config.read8(at + 4)))?;
     let (offset, bytes) = (u64::from(config.read32(at + 8)), u64::from(config.read32(at + 12)));
     let notify_stride = if kind == NOTIFY { u64::from(config.read32(at + 16)) } else { 0 };
     Some(Structure { address: bar.pages(offset, bytes)?, bytes, notify_stride })

@@ -93,13 +93,17 @@ pub(super) fn check_mapped(memory: &impl PhysicalMemory, part: Part, pages: u64)
 }
 
 /// Looks at each page that is mapped in `part`, and at its entry.
-pub(super) fn visit<M: PhysicalMemory>(by: &mut M, part: Part, act: &mut impl FnMut(&mut M, PhysAddr, Leaf)) {
+pub(super) fn visit<M: PhysicalMemory>(
+    memory: &mut M,
+    part: Part,
+    act: &mut impl FnMut(&mut M, PhysAddr, Leaf),
+) {
     let size = leaf_size(part.level);
     for slot in part.slots() {
-        match (slot.meaning(by), size) {
-            (Meaning::Table(next), _) => visit(by, slot.below(next), act),
+        match (slot.meaning(memory), size) {
+            (Meaning::Table(next), _) => visit(memory, slot.below(next), act),
             (Meaning::Leaf { frame, protection, caching }, Some(size)) => {
-                act(by, slot.entry, Leaf { address: slot.range.start, frame, size, protection, caching });
+                act(memory, slot.entry, Leaf { address: slot.range.start, frame, size, protection, caching });
             }
             _ => {}
         }
