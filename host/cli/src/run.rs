@@ -143,14 +143,7 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
     attachment.publish(&launch.published)?;
     let provider = supply.as_ref().map(|supply| supply.prices.url());
     let record = Record { provider, ..record(options, name, &launch, boot.programs)? };
-    let audience: Box<dyn Audience> = match &supply {
-        Some(supply) if options.watch => Box::new(supply.watch(name, earning)?),
-        _ => Box::new(Console),
-    };
-    let audience = match &options.trace {
-        Some(trace) => Box::new(Traced::new(audience, trace)?),
-        None => audience,
-    };
+    let audience = audience(options, supply.as_ref(), name, earning)?;
     let supervision = Supervision {
         launch: &launch,
         directory,
@@ -170,6 +163,23 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
             .with_context(|| format!("cannot remove {}", directory.display()))?;
     }
     Ok(status)
+}
+
+/// Who sees what the machine says.
+fn audience(
+    options: &Run,
+    supply: Option<&Supply>,
+    name: &str,
+    earning: Vec<String>,
+) -> Result<Box<dyn Audience>> {
+    let audience: Box<dyn Audience> = match supply {
+        Some(supply) if options.watch => Box::new(supply.watch(name, earning)?),
+        _ => Box::new(Console),
+    };
+    Ok(match &options.trace {
+        Some(trace) => Box::new(Traced::new(audience, trace)?),
+        None => audience,
+    })
 }
 
 /// A file for its owner alone: keys are in the environment of `priced`.

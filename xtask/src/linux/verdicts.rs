@@ -92,11 +92,14 @@ impl Verdicts {
         for line in text.lines().map(str::trim_start) {
             let (test, outcome) = match (line.strip_prefix(failed), line.strip_prefix(passed)) {
                 (Some(test), _) => (test, Outcome::Failed("failed".to_owned())),
-                (None, Some(test)) if skipped.is_some_and(|mark| test.contains(mark)) => (test, Outcome::Skipped),
+                (None, Some(test)) if skipped.is_some_and(|mark| test.contains(mark)) => {
+                    (test, Outcome::Skipped)
+                }
                 (None, Some(test)) => (test, Outcome::Passed),
                 (None, None) => continue,
             };
-            let test = test.rsplit_once(" (").filter(|(_, time)| time.ends_with("ms)")).map_or(test, |(test, _)| test);
+            let timed = test.rsplit_once(" (").filter(|(_, time)| time.ends_with("ms)"));
+            let test = timed.map_or(test, |(test, _)| test);
             // Names may be there twice: who fails once fails.
             let key = format!("{name}.{}", test.trim());
             let known = self.outcomes.entry(key).or_insert(Outcome::Passed);

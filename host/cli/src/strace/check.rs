@@ -50,7 +50,8 @@ fn report(program: &str, found: &CallsFound) -> String {
     let (all, files) = (found.calls.len(), found.files.len());
     let counts = groups.each_ref().map(Vec::len);
     let mut text = format!(
-        "{program}: its {files} files can make {all} system calls: {} complete, {} partial, {} refused, {} unknown\n",
+        "{program}: its {files} files can make {all} system calls: {} complete, {} partial, {} refused, \
+         {} unknown\n",
         complete.len(),
         counts[2],
         counts[0],
@@ -69,8 +70,9 @@ fn report(program: &str, found: &CallsFound) -> String {
         text.push_str(&format!("calls whose numbers are computed are made by: {}{more}\n", named.join(", ")));
     }
     text.push_str(
-        "This is what the code can reach; a program makes fewer. Not seen is code that is made or loaded while it \
-         runs\n(--include takes libraries along), and which flags a call is made with: `nom strace` shows those.\n",
+        "This is what the code can reach; a program makes fewer. Not seen is code that is made or loaded\n\
+         while it runs (--include takes libraries along), and which flags a call is made with: `nom strace`\n\
+         shows those.\n",
     );
     text
 }

@@ -196,7 +196,7 @@ fn chosen(expressions: &[String]) -> Result<BTreeSet<u16>> {
                 None => table::named(name).map(|row| vec![row]),
             };
             let rows = rows.with_context(|| {
-                format!("-e {expression}: `{name}`: expected the name of a call, as docs/linux.md has it, or a class")
+                format!("-e {expression}: `{name}`: expected the name of a call of docs/linux.md, or a class")
             })?;
             named.extend(rows.into_iter().map(|row| row.number));
         }

@@ -164,9 +164,9 @@ fn pass(bytes: &[u8], address: u64, targets: &mut BTreeMap<u64, State>, otherwis
         let at = instruction.ip();
         let known = match (state, targets.get(&at)) {
             (Some(falls), Some(jumps)) => Some(falls.or(jumps)),
-            (falls, jumps) => falls.or(jumps.copied()).or(otherwise),
+            (falls, jumps) => falls.or(jumps.copied()),
         };
-        let Some(mut now) = known else { continue };
+        let Some(mut now) = known.or(otherwise) else { continue };
         if instruction.mnemonic() == Mnemonic::Syscall {
             effects.calls.push((at, now.get(Register::RAX)));
         }
@@ -176,11 +176,13 @@ fn pass(bytes: &[u8], address: u64, targets: &mut BTreeMap<u64, State>, otherwis
         }
         step(&mut now, &instruction);
         let is_branch = instruction.op0_kind() == OpKind::NearBranch64;
-        if let Some(to) = target.filter(|to| is_branch && *to >= address && *to < end) {
+        // What is only guessed says nothing of where it leads.
+        let is_inside = |to: &u64| is_branch && known.is_some() && *to >= address && *to < end;
+        if let Some(to) = target.filter(is_inside) {
             targets.entry(to).and_modify(|there| *there = there.or(&now)).or_insert(now);
         }
         let goes_on = !matches!(instruction.mnemonic(), Mnemonic::Jmp | Mnemonic::Ret | Mnemonic::Ud2);
-        state = goes_on.then_some(now);
+        state = known.and(goes_on.then_some(now));
     }
     effects
 }
@@ -280,6 +282,9 @@ mod tests {
         // mov edx, 60; jmp +4; mov eax, edx; syscall; test eax, eax; jz -8: the way leads back.
         let back = b"\xba\x3c\0\0\0\xeb\x04\x89\xd0\x0f\x05\x85\xc0\x74\xf8";
         assert_eq!(numbers(back), [constant(60)]);
+        // The same with a nop behind the jump, which nobody comes to.
+        let padded = b"\xba\x3c\0\0\0\xeb\x05\x90\x89\xd0\x0f\x05\x85\xc0\x74\xf8";
+        assert_eq!(numbers(padded), [constant(60)]);
         // mov eax, [rdi]; syscall
         assert_eq!(numbers(b"\x8b\x07\x0f\x05"), [vec![]]);
         // mov eax, 1; jmp +2; xor eax, eax; syscall: the way leads around the second.

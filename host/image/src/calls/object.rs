@@ -165,8 +165,8 @@ impl ElfObject {
     }
 }
 
-/// Where functions begin, by the table that unwinding looks them up in (Linux Standard Base, `.eh_frame_hdr`),
-/// if that has the usual form.
+/// Where functions begin, by the table that unwinding looks them up in (Linux Standard Base,
+/// `.eh_frame_hdr`), if that has the usual form.
 fn unwound(table: &[u8], address: u64) -> Vec<u64> {
     /// Version 1, a relative pointer, a count of 4 bytes, pairs of 4 bytes that count from the table.
     const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
