@@ -316,14 +316,9 @@ impl<M: Machine> Kernel<'_, M> {
                 return if next == 0 { Err(Error::TableFull) } else { Ok(Reply::Unfinished) };
             }
         }
-        let mapping = Mapping {
-            address,
-            frame,
-            size: PageSize::Small,
-            count: length / FRAME_BYTES,
-            protection: Protection::ReadWrite,
-            caching: Caching::Uncached,
-        };
+        let (size, count) = (PageSize::Small, length / FRAME_BYTES);
+        let (protection, caching) = (Protection::ReadWrite, Caching::Uncached);
+        let mapping = Mapping { address, frame, size, count, protection, caching };
         self.map_pages(app, space, Bounds::APPLICATION, &mapping)?;
         let holding = &mut self.devices.holdings[index];
         holding.looked = 0;

@@ -144,19 +144,19 @@ impl<'m> Frames<'m> {
         Ok(())
     }
 
-    /// Gives `count` contiguous units of `size` to `owner` and returns their first frame, which is aligned
+    /// Gives `count` contiguous units of `size` to somebody and returns their first frame, which is aligned
     /// to `size`. Their contents are as their last holder left them. `colour` restricts a single 4 KiB
     /// unit. Errors: InvalidArgument (no units, no such colour, or a colour for anything but one 4 KiB unit),
     /// OutOfMemory.
     pub fn allocate(
         &mut self,
-        owner: Owner,
+        to: Owner,
         size: PageSize,
         count: u64,
         colour: Option<Colour>,
     ) -> Result<Frame> {
         let mut search = Search::new(size, count, colour)?;
-        self.allocate_piece(owner, &mut search, u64::MAX)?.ok_or(Error::OutOfMemory)
+        self.allocate_piece(to, &mut search, u64::MAX)?.ok_or(Error::OutOfMemory)
     }
 
     /// As [`Frames::allocate`], but of split blocks it looks at `looks` frames at most, and returns `None` if
@@ -194,16 +194,9 @@ impl<'m> Frames<'m> {
     }
 
     /// Gives what `release` would take back from one owner to another. Errors: as of `release`.
-    pub fn pass_on(
-        &mut self,
-        from: Owner,
-        to: Owner,
-        frame: Frame,
-        size: PageSize,
-        count: u64,
-    ) -> Result<()> {
-        self.release(from, frame, size, count)?;
-        self.take(to, Pages { frame, size, count }.frames(), size);
+    pub fn pass_on(&mut self, from: Owner, to: Owner, pages: Pages) -> Result<()> {
+        self.release(from, pages.frame, pages.size, pages.count)?;
+        self.take(to, pages.frames(), pages.size);
         Ok(())
     }
 

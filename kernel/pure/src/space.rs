@@ -163,14 +163,9 @@ impl Space {
 
     /// Changes what user code may do with every page in a range of [`Bounds`]. Errors: InvalidArgument (more
     /// than [`PAGES_MAX`] pages), NotMapped (a page is not mapped, or only a part of it is in the range).
-    pub fn protect(
-        self,
-        memory: &mut impl PhysicalMemory,
-        range: Range<u64>,
-        protection: Protection,
-    ) -> Result<()> {
+    pub fn protect(self, memory: &mut impl PhysicalMemory, range: Range<u64>, to: Protection) -> Result<()> {
         tables::check_mapped(memory, Part::of_space(self.root, &range), 0)?;
-        tables::protect(memory, Part::of_space(self.root, &range), protection);
+        tables::protect(memory, Part::of_space(self.root, &range), to);
         Ok(())
     }
 

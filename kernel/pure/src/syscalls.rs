@@ -174,8 +174,8 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
             self.context(core, app).unfinished = Some(grant);
             return Ok(Reply::Unfinished);
         };
-        self.frames.pass_on(program, grants, frame, size, count)?;
         let pages = Pages { frame, size, count };
+        self.frames.pass_on(program, grants, pages)?;
         if self.iommu(app, |iommu, by| iommu.map(by, app, pages)).is_err() {
             self.release_grant(app, pages)?;
             return Err(Error::OutOfMemory);

@@ -301,7 +301,7 @@ fn what_is_passed_on_is_what_was_held_and_no_more() {
         for (size, count) in [(Small, 3), (Large, 2)] {
             let frame = frames.allocate(A, size, count, None).unwrap();
             let free = frames.free();
-            assert_eq!(frames.pass_on(A, B, frame, size, count), Ok(()));
+            assert_eq!(frames.pass_on(A, B, Pages { frame, size, count }), Ok(()));
             let passed = count * size.frames();
             assert_eq!((frames.held(A), frames.held(B), frames.free()), (0, passed, free));
             assert_eq!(frames.release(B, frame, size, count), Ok(()));

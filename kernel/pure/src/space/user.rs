@@ -40,8 +40,8 @@ impl UserAddr {
     /// Of the end of a stack, a page at least. Errors: OutsideUserSpace, Misaligned (16 bytes).
     pub fn stack(top: u64) -> Result<UserAddr> {
         let is_inside = (USER_START + FRAME_BYTES..=USER_END).contains(&top);
-        let word = top.is_multiple_of(16).then_some(top).ok_or(Error::Misaligned)?;
-        is_inside.then_some(UserAddr(word)).ok_or(Error::OutsideUserSpace)
+        let wrong = if top.is_multiple_of(16) { Error::OutsideUserSpace } else { Error::Misaligned };
+        if is_inside && wrong != Error::Misaligned { Ok(UserAddr(top)) } else { Err(wrong) }
     }
 
     /// What processors are told.
@@ -54,15 +54,15 @@ impl Space {
     /// Fills `bytes` from user memory at `address`. Errors: BadPointer, unless user code could read every
     /// byte itself and all are in memory rather than a device.
     pub fn read_user(self, memory: &impl PhysicalMemory, at: UserAddr, bytes: &mut [u8]) -> Result<()> {
-        if let Some(physical) = self.small_page(memory, at, bytes.len() as u64, false) {
+        if let Some(physical) = self.page(memory, at, bytes.len() as u64, false) {
             memory.read_bytes(physical, bytes);
             return Ok(());
         }
         self.check(memory, at, bytes.len() as u64, is_readable)?;
         let (mut address, mut rest) = (at, bytes);
         while !rest.is_empty() {
-            let (physical, length) = self.piece(memory, address, rest.len() as u64, is_readable)?;
-            let (piece, behind) = rest.split_at_mut(length as usize);
+            let (physical, length) = self.piece(memory, address, is_readable)?;
+            let (piece, behind) = rest.split_at_mut(rest.len().min(length as usize));
             memory.read_bytes(physical, piece);
             (address, rest) = (UserAddr(address.0 + length), behind);
         }
@@ -72,15 +72,15 @@ impl Space {
     /// Copies `bytes` to user memory at `address`. Errors: BadPointer, unless user code could write every
     /// byte itself and all are in memory rather than a device.
     pub fn write_user(self, memory: &mut impl PhysicalMemory, at: UserAddr, bytes: &[u8]) -> Result<()> {
-        if let Some(physical) = self.small_page(memory, at, bytes.len() as u64, true) {
+        if let Some(physical) = self.page(memory, at, bytes.len() as u64, true) {
             memory.write_bytes(physical, bytes);
             return Ok(());
         }
         self.check(memory, at, bytes.len() as u64, Protection::writable)?;
         let (mut address, mut rest) = (at, bytes);
         while !rest.is_empty() {
-            let (physical, length) = self.piece(memory, address, rest.len() as u64, Protection::writable)?;
-            let (piece, behind) = rest.split_at(length as usize);
+            let (physical, length) = self.piece(memory, address, Protection::writable)?;
+            let (piece, behind) = rest.split_at(rest.len().min(length as usize));
             memory.write_bytes(physical, piece);
             (address, rest) = (UserAddr(address.0 + length), behind);
         }
@@ -89,7 +89,7 @@ impl Space {
 
     /// Whether [`Space::write_user`] of `length` bytes at `address` would succeed. Errors: BadPointer.
     pub fn check_writable(self, memory: &impl PhysicalMemory, at: UserAddr, length: u64) -> Result<()> {
-        match self.small_page(memory, at, length, true) {
+        match self.page(memory, at, length, true) {
             Some(_) => Ok(()),
             None => self.check(memory, at, length, Protection::writable),
         }
@@ -97,13 +97,7 @@ impl Space {
 
     /// What is nearly always meant, in a third of the instructions: where `length` bytes at `address` are in
     /// physical memory, if they are on one small page that user code could read, or write.
-    fn small_page(
-        self,
-        memory: &impl PhysicalMemory,
-        at: UserAddr,
-        length: u64,
-        write: bool,
-    ) -> Option<PhysAddr> {
+    fn page(self, memory: &impl PhysicalMemory, at: UserAddr, length: u64, write: bool) -> Option<PhysAddr> {
         let offset = at.0 % FRAME_BYTES;
         if offset + length > FRAME_BYTES {
             return None;
@@ -119,38 +113,28 @@ impl Space {
 
     /// Looks at all pages before anything is done.
     #[cold]
-    fn check(
-        self,
-        memory: &impl PhysicalMemory,
-        at: UserAddr,
-        length: u64,
-        allows: fn(Protection) -> bool,
-    ) -> Result<()> {
+    fn check(self, memory: &impl PhysicalMemory, at: UserAddr, length: u64, allows: Allows) -> Result<()> {
         let end = at.0.checked_add(length).filter(|end| *end <= USER_END).ok_or(Error::BadPointer)?;
         let mut next = at.0;
         while next < end {
-            next += self.piece(memory, UserAddr(next), end - next, allows)?.1;
+            next += self.piece(memory, UserAddr(next), allows)?.1;
         }
         Ok(())
     }
 
-    /// Where the first of `length` bytes at `address` are in physical memory, and how many of them follow
-    /// on the same page.
-    fn piece(
-        self,
-        memory: &impl PhysicalMemory,
-        at: UserAddr,
-        length: u64,
-        allows: fn(Protection) -> bool,
-    ) -> Result<(PhysAddr, u64)> {
+    /// Where the byte at an address is in physical memory, and how many follow from there on the same page.
+    fn piece(self, memory: &impl PhysicalMemory, at: UserAddr, allows: Allows) -> Result<(PhysAddr, u64)> {
         let leaf = self.translate(memory, at).ok_or(Error::BadPointer)?;
         if !allows(leaf.protection) || leaf.caching == Caching::Uncached {
             return Err(Error::BadPointer);
         }
         let offset = at.0 - leaf.address;
-        Ok((PhysAddr::of_frame(leaf.frame) + offset, length.min(leaf.size.bytes() - offset)))
+        Ok((PhysAddr::of_frame(leaf.frame) + offset, leaf.size.bytes() - offset))
     }
 }
+
+/// What a page must be for.
+type Allows = fn(Protection) -> bool;
 
 fn is_readable(protection: Protection) -> bool {
     protection != Protection::None
