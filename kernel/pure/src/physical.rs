@@ -1,5 +1,5 @@
-//! Physical addresses of memory, and frames of it: neither is to be taken for the other, nor for anything else that
-//! is a number. Device registers, which are reached otherwise, are plain words.
+//! Physical addresses of memory, and frames of it: neither is to be taken for the other, nor for anything
+//! else that is a number. Device registers, which are reached otherwise, are plain words.
 
 use core::ops::Add;
 use nom_abi::memory::FRAME_SHIFT;
