@@ -39,6 +39,8 @@ static pid_t begin(void (*child)(void)) {
 	pipe(to_child);
 	pipe(to_parent);
 	pid_t pid = fork();
+	/* A group of its own, whose keeper is this process: one that nobody keeps is not stopped by a terminal's signals. */
+	setpgid(pid, pid);
 	if (pid == 0) {
 		child();
 		_exit(7);
@@ -86,14 +88,20 @@ static void answers_then(void) {
 static int answer(void) {
 	char byte = 0;
 	struct pollfd polled = {to_parent[0], POLLIN, 0};
-	if (poll(&polled, 1, 5000) != 1 || read(to_parent[0], &byte, 1) != 1)
-		return -1;
-	return byte;
+	int count;
+	do
+		count = poll(&polled, 1, 20000);
+	while (count < 0 && errno == EINTR);
+	return count == 1 && read(to_parent[0], &byte, 1) == 1 ? byte : -1;
 }
 
 static int silent(void) {
 	struct pollfd polled = {to_parent[0], POLLIN, 0};
-	return poll(&polled, 1, 100) == 0;
+	int count;
+	do
+		count = poll(&polled, 1, 100);
+	while (count < 0 && errno == EINTR);
+	return count == 0;
 }
 
 static void stops(void) {
@@ -265,7 +273,7 @@ static void moves(void) {
 	say("copy with flags", copy_file_range(file, NULL, copy, NULL, 9, 1));
 	say("copy to a pipe", copy_file_range(file, NULL, ends[1], NULL, 9, 0));
 	fcntl(full[1], F_SETFL, O_NONBLOCK);
-	while (write(full[1], bytes, 64) > 0)
+	while (write(full[1], bytes, 64) > 0 || write(full[1], bytes, 1) > 0)
 		;
 	lseek(file, 0, SEEK_SET);
 	say("a full pipe", splice(file, NULL, full[1], NULL, 4, 0));
