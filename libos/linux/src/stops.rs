@@ -1,7 +1,7 @@
 //! Stopping processes and letting them go on: job control in signal(7), wait(2).
 //!
-//! A process stops when it is sent the signal, unless it blocks or handles it: from then on its threads neither
-//! run nor go on with a call that waits, and no call is interrupted by that.
+//! A process stops when it is sent the signal, unless it blocks or handles it: from then on its threads
+//! neither run nor go on with a call that waits, and no call is interrupted by that.
 
 use crate::descriptors::ready::Waiters;
 use crate::process::Process;

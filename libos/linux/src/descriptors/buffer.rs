@@ -36,6 +36,16 @@ struct Urgent {
     byte: Option<u8>,
 }
 
+/// Where urgent bytes lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum UrgentPlace {
+    /// Apart from the others.
+    #[default]
+    Apart,
+    /// Among the others: `SO_OOBINLINE`.
+    Among,
+}
+
 /// Bytes on their way, and how many have each end.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
@@ -47,8 +57,8 @@ pub(crate) struct Buffer {
     /// The lengths of packets, if these are no stream.
     packets: Option<RefCell<VecDeque<usize>>>,
     urgent: Cell<Option<Urgent>>,
-    /// Whether urgent bytes lie among the others (`SO_OOBINLINE`).
-    is_inline: Cell<bool>,
+    /// Where urgent bytes lie.
+    urgent_place: Cell<UrgentPlace>,
     /// Why nothing more comes, which is told once, behind all bytes.
     error: Cell<Option<Errno>>,
     readers: Cell<u32>,
@@ -190,7 +200,7 @@ impl Buffer {
             self.attached.borrow_mut().push_back(Attached { bytes: at..end, descriptors, by });
         }
         let is_urgent = what.is_urgent && count == what.bytes.len() && count > 0;
-        let apart = usize::from(is_urgent && !self.is_inline.get());
+        let apart = usize::from(is_urgent && self.urgent_place.get() == UrgentPlace::Apart);
         bytes.extend(&what.bytes[..count - apart]);
         if is_urgent {
             let byte = what.bytes.last().copied().filter(|_| apart > 0);
@@ -248,9 +258,9 @@ impl Buffer {
         self.urgent.get().is_some_and(|urgent| urgent.at == self.taken.get())
     }
 
-    /// Whether urgent bytes that come from now on lie among the others.
-    pub fn set_inline(&self, is_inline: bool) {
-        self.is_inline.set(is_inline);
+    /// Where urgent bytes lie that come from now on.
+    pub fn set_urgent_place(&self, place: UrgentPlace) {
+        self.urgent_place.set(place);
     }
 
     /// Nothing more comes, for this reason.
@@ -381,7 +391,7 @@ mod tests {
         assert_eq!((buffer.is_at_urgent(), buffer.take_urgent(&mut bytes, Peeking::Take)), (true, Ok(1)));
         assert_eq!((bytes[0], buffer.take_urgent(&mut bytes, Peeking::Take)), (b'!', Err(Errno::EINVAL)));
         assert_eq!((buffer.read(&mut bytes), &bytes[..2]), (Ok(2), &b"cd"[..]));
-        buffer.set_inline(true);
+        buffer.set_urgent_place(UrgentPlace::Among);
         writer.buffer().write_message(&urgent).expect("room");
         assert_eq!((buffer.read(&mut bytes), buffer.is_at_urgent()), (Ok(2), true));
         assert_eq!((buffer.read(&mut bytes), bytes[0]), (Ok(1), b'!'));

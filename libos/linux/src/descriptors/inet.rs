@@ -2,6 +2,7 @@
 //! or to one of the machine's own, is a pair of buffers in the library: no packet is made for it.
 
 use super::bound::{AddressFamilies, BoundAddress, SharedUse, WantedAddress};
+use super::buffer::UrgentPlace;
 use super::local::{Local, Waiting};
 use super::message::{Outgoing, Received, Sender};
 use super::open::Stream;
@@ -466,7 +467,8 @@ impl<N: Observed + 'static> Socket for Inet<N> {
 
     fn option_changed(&self, level: u32, name: u32, value: i32) {
         if (level, name) == (abi::SOL_SOCKET, abi::SO_OOBINLINE) {
-            self.with_local(|local| local.set_inline(value != 0));
+            let place = if value == 0 { UrgentPlace::Apart } else { UrgentPlace::Among };
+            self.with_local(|local| local.set_urgent_place(place));
         }
         if let (State::Stream(id, _), true) =
             (self.state.get(), (level, name) == (abi::IPPROTO_TCP as u32, abi::TCP_NODELAY))

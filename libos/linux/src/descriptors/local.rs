@@ -1,6 +1,6 @@
 //! Connections between processes of the family: unix(7), streams and packets in sequence.
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, UrgentPlace};
 use super::message::{Outgoing, Received, Sender};
 use super::open::Stream;
 use super::pipe::{ReadEnd, WriteEnd};
@@ -129,10 +129,10 @@ impl Local {
         }
     }
 
-    /// Whether urgent bytes that come from now on lie among the others.
-    pub fn set_inline(&self, is_inline: bool) {
+    /// Where urgent bytes lie that come from now on.
+    pub fn set_urgent_place(&self, place: UrgentPlace) {
         if let State::Open { reader: Some(reader), .. } = &*self.state.borrow() {
-            reader.buffer().set_inline(is_inline);
+            reader.buffer().set_urgent_place(place);
         }
     }
 
