@@ -32,6 +32,7 @@ pub mod start;
 mod stops;
 pub mod table;
 mod task;
+pub mod trace;
 mod vdso;
 
 pub use call::Call;
