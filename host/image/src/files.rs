@@ -12,7 +12,7 @@ use walkdir::{DirEntry, WalkDir};
 
 /// Largest file: what the largest network buffer holds, from which it is sent without a copy.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Largest archive; it is in the memory of the machine twice while the image is unpacked.
+/// Largest archive: it is in the machine's memory, and in that of whoever makes the image.
 pub const ARCHIVE_BYTES_MAX: u64 = 256 << 20;
 /// Permissions of every file.
 const MODE: u32 = 0o444;

@@ -1,4 +1,5 @@
-//! The bootable ELF file: the loader, the PVH note, and kernel and bundle, compressed.
+//! The bootable ELF file: the loader, the PVH note, and kernel and bundle. In an image that is kept they are
+//! compressed; in one that is run and forgotten the monitor puts the bundle where the kernel looks for it.
 
 use crate::bundle;
 use crate::elf::ENDIAN;
@@ -25,10 +26,8 @@ type Segment = ProgramHeader64<Endianness>;
 
 /// Alignment of a note's fields, and of its segment, by which loaders step over it.
 const NOTE_ALIGN: u64 = 4;
-/// The note, the loader, and the streams.
-const SEGMENTS: usize = 3;
-/// zlib's usual level; the best saves 0.2% and takes twice as long.
-const QUICK_LEVEL: u8 = 6;
+/// Nothing is compressed: a stream of blocks that are stored, which is unpacked at the pace of a copy.
+const QUICK_LEVEL: u8 = 0;
 /// Zopfli's passes over the whole; more save 0.4% and take twice as long.
 const SMALL_PASSES: u64 = 2;
 /// Most memory of the kernel itself; a file that asks for more is damaged.
@@ -37,10 +36,11 @@ const KERNEL_MAX: u64 = 64 << 20;
 /// How hard the image is compressed; what unpacks it is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// In some hundredths of a second, for an image that is run and forgotten.
+    /// Not at all, for an image that is run and forgotten: to unpack the files of a program would take nearly
+    /// all of the time to its first answer.
     #[default]
     Quick,
-    /// 4% smaller, in about a second, for one that is kept.
+    /// To less than half, in about a second, for one that is kept.
     Small,
 }
 
@@ -111,16 +111,27 @@ pub fn pack(loader: &Path, kernel: &Path, bundle: &Lowered, packing: impl Into<P
     let (loader, data) = (loader::parse(loader, read(loader)?)?, read(kernel)?);
     let kernel = Kernel::parse(kernel, &data)?;
     let encoded = bundle::encode(bundle, &kernel.symbols, symbols)?;
-    let (payload, streams) = payload(&kernel, &encoded.bytes, compression)?;
-    let elf = write(&[&loader, payload.as_bytes()].concat(), &payload, &streams);
-    let report = ImageReport::new((elf.len(), streams.len()), &kernel, bundle, &encoded, symbols);
+    let (packed, plain) = match compression {
+        Compression::Quick => (&[][..], &encoded.bytes[..]),
+        Compression::Small => (&encoded.bytes[..], &[][..]),
+    };
+    let (payload, streams) = payload(&kernel, packed, plain.len(), compression)?;
+    let elf = write(&[&loader, payload.as_bytes()].concat(), &payload, plain, &streams);
+    let packed_bytes = plain.len() + streams.len();
+    let report = ImageReport::new((elf.len(), packed_bytes), &kernel, bundle, &encoded, symbols);
     Ok(Image { elf, report })
 }
 
-/// What the loader is told, and both streams, one behind the other, which lie on the pages behind the bundle.
-fn payload(kernel: &Kernel<'_>, bundle: &[u8], compression: Compression) -> Result<(Payload, Vec<u8>)> {
+/// What the loader is told, and both streams, one behind the other, which lie on the pages behind the bundle:
+/// behind `packed` and `plain_bytes` of it that are not compressed.
+fn payload(
+    kernel: &Kernel<'_>,
+    packed: &[u8],
+    plain_bytes: usize,
+    compression: Compression,
+) -> Result<(Payload, Vec<u8>)> {
     let bundle_at = kernel.physical_end();
-    let end = (bundle_at + bundle.len() as u64).next_multiple_of(FRAME_BYTES);
+    let end = (bundle_at + (packed.len() + plain_bytes) as u64).next_multiple_of(FRAME_BYTES);
     if bundle_at > KERNEL_LOAD + KERNEL_MAX || end > KERNEL_IMAGE.wrapping_neg() {
         return Err(Error::TooLarge(format!(
             "the kernel ends at physical address {bundle_at:#x} and the bundle at {end:#x}, expected at most \
@@ -140,7 +151,7 @@ fn payload(kernel: &Kernel<'_>, bundle: &[u8], compression: Compression) -> Resu
             target: Extent { start: physical as u32, bytes: contents.len() as u32 },
         }
     };
-    let parts = [part(KERNEL_LOAD, &kernel_memory(kernel)?), part(bundle_at, bundle)];
+    let parts = [part(KERNEL_LOAD, &kernel_memory(kernel)?), part(bundle_at, packed)];
     let relocations = kernel.relocations.len() as u32;
     Ok((Payload { parts, entry: kernel.pvh_entry, relocations, reserved: [0; 2] }, streams))
 }
@@ -169,24 +180,29 @@ fn kernel_memory(kernel: &Kernel<'_>) -> Result<Vec<u8>> {
 
 /// Headers, note and contents, one directly behind the other: no monitor needs contents aligned in the file,
 /// and the format allows it for segments that say so.
-fn write(loader: &[u8], payload: &Payload, streams: &[u8]) -> Vec<u8> {
+fn write(loader: &[u8], payload: &Payload, plain: &[u8], streams: &[u8]) -> Vec<u8> {
     let note = note(LOADER_LOAD as u32);
-    let note_offset = size_of::<Header>() + SEGMENTS * size_of::<Segment>();
-    let loader_offset = note_offset + note.len();
     let streams_start = u64::from(payload.parts[0].stream.start);
-    let headers = [
-        note_segment(note_offset, note.len()),
-        // The loader's memory, and that into which it unpacks.
-        load_segment(elf::PF_X, LOADER_LOAD, (loader_offset, loader.len()), streams_start - LOADER_LOAD),
-        load_segment(
-            elf::PF_R,
-            streams_start,
-            (loader_offset + loader.len(), streams.len()),
-            streams.len() as u64,
-        ),
+    let bundle = payload.parts[1].target;
+    let plain_start = if plain.is_empty() { streams_start } else { u64::from(bundle.start + bundle.bytes) };
+    // Contents, their place, and where their memory ends: the loader's has what it unpacks into.
+    let parts = [
+        (elf::PF_X, LOADER_LOAD, loader, plain_start),
+        (elf::PF_R, plain_start, plain, streams_start),
+        (elf::PF_R, streams_start, streams, streams_start + streams.len() as u64),
     ];
-    let header = header(LOADER_LOAD);
-    [pod::bytes_of(&header), pod::bytes_of_slice(&headers), &note, loader, streams].concat()
+    let parts = parts.into_iter().filter(|(.., contents, _)| !contents.is_empty());
+    let segments = 1 + parts.clone().count();
+    let note_offset = size_of::<Header>() + segments * size_of::<Segment>();
+    let mut headers = vec![note_segment(note_offset, note.len())];
+    let mut bytes = note;
+    for (flags, physical, contents, end) in parts {
+        let place = (note_offset + bytes.len(), contents.len());
+        headers.push(load_segment(flags, physical, place, end - physical));
+        bytes.extend_from_slice(contents);
+    }
+    let header = header(LOADER_LOAD, segments as u16);
+    [pod::bytes_of(&header), pod::bytes_of_slice(&headers), &bytes].concat()
 }
 
 fn note(pvh_entry: u32) -> Vec<u8> {
@@ -227,7 +243,7 @@ fn load_segment(flags: ProgramFlags, physical: u64, contents: (usize, usize), me
     }
 }
 
-fn header(entry: u64) -> Header {
+fn header(entry: u64, segments: u16) -> Header {
     Header {
         e_ident: Ident {
             magic: elf::ELFMAG,
@@ -247,7 +263,7 @@ fn header(entry: u64) -> Header {
         e_flags: U32::new(ENDIAN, elf::FileFlags(0)),
         e_ehsize: U16::new(ENDIAN, size_of::<Header>() as u16),
         e_phentsize: U16::new(ENDIAN, size_of::<Segment>() as u16),
-        e_phnum: U16::new(ENDIAN, SEGMENTS as u16),
+        e_phnum: U16::new(ENDIAN, segments),
         e_shentsize: U16::new(ENDIAN, 0),
         e_shnum: U16::new(ENDIAN, 0),
         e_shstrndx: U16::new(ENDIAN, elf::SHN_UNDEF),

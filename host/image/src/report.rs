@@ -12,7 +12,8 @@ use serde::Serialize;
 pub struct ImageReport {
     /// The image file.
     pub file_bytes: u64,
-    /// Kernel and bundle, as the file has them: compressed. All sizes below are as unpacked.
+    /// Kernel and bundle, as the file has them: compressed, if it is to be small. All sizes below are as
+    /// unpacked.
     pub packed_bytes: u64,
     /// The whole bundle, as loaded.
     pub bundle_bytes: u64,

@@ -91,6 +91,6 @@ fn readelf_finds_nothing_wrong() {
         .expect("readelf, which comes with the linker");
     let (text, warnings) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success() && warnings.is_empty(), "{warnings}");
-    assert_eq!(text.lines().filter(|line| line.trim_start().starts_with("LOAD ")).count(), 2, "{text}");
+    assert_eq!(text.lines().filter(|line| line.trim_start().starts_with("LOAD ")).count(), 3, "{text}");
     assert!(text.contains("Xen") && text.contains("EXEC"), "{text}");
 }

@@ -52,7 +52,7 @@ fn view(bytes: &[u8]) -> BundleView<'_> {
 
 #[test]
 fn the_loader_puts_kernel_and_bundle_where_they_belong() {
-    let image = packed(ONE, kernel_code(), Symbols::Keep);
+    let image = packed(ONE, kernel_code(), Packing::SMALL);
     let [loader, streams] = &load(&image.elf)[..] else { panic!("two segments") };
     assert_eq!((loader.physical, loader.flags), (LOADER_LOAD, file::RX));
     // Everything up to the streams is reserved and zeroed, so no monitor puts anything else there.
@@ -68,6 +68,24 @@ fn the_loader_puts_kernel_and_bundle_where_they_belong() {
     assert_eq!(u64::from(bundle_at.start), KERNEL + 0x3000);
     assert_eq!(streams.physical, (KERNEL + 0x3000 + bundle.len() as u64).next_multiple_of(FRAME_BYTES));
     assert_eq!(u64::from(payload(&image.elf).entry), KERNEL);
+}
+
+#[test]
+fn a_monitor_puts_a_bundle_that_is_not_compressed_where_it_belongs() {
+    let image = packed(ONE, kernel_code(), Packing::default());
+    let [loader, plain, streams] = &load(&image.elf)[..] else { panic!("three segments") };
+    let end = |part: &common::image::Loaded| part.physical + part.memory.len() as u64;
+    assert_eq!((loader.physical, end(loader)), (LOADER_LOAD, plain.physical));
+    assert_eq!((plain.flags, end(plain)), (file::R, streams.physical));
+
+    let [(_, kernel), (bundle_at, unpacked)] = parts(&image.elf);
+    assert_eq!(kernel[..64], kernel_code());
+    assert_eq!((u64::from(bundle_at.start), unpacked.len()), (KERNEL + 0x3000, 0));
+    assert_eq!(plain.physical, KERNEL + 0x3000);
+    // What the kernel maps for an application to its last page shows nothing of the streams.
+    assert_eq!(streams.physical % FRAME_BYTES, 0);
+    let small = packed(ONE, kernel_code(), Packing::SMALL);
+    assert_eq!(bundle(&small.elf), bundle(&image.elf));
 }
 
 #[test]

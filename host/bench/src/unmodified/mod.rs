@@ -50,7 +50,7 @@ pub struct Options {
     pub programs: Vec<String>,
 }
 
-/// Memory of each machine: nom's has its files twice, packed and unpacked.
+/// Memory of each machine.
 const MEMORY_BYTES: u64 = 512 << 20;
 /// No system takes longer to its first reply, or for its primitives, even counted on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -221,6 +221,8 @@ impl Bench {
         let mut counters = Counters::new(directory.path());
         let (setting, arguments) = (setting(Accelerator::Tcg), counters.arguments(plugin));
         let running = Running::start(&provider.guest, provider.service, &setting, &arguments)?;
+        let booted = counters.now()?.instructions as f64;
+        self.push(provider, START, "instructions_to_first_reply", Unit::Instructions, booted);
         loads::prepare(&running, provider.service)?;
         for scenario in scenarios(provider.service) {
             let rate = self.warm_up(provider, scenario, &running)?;

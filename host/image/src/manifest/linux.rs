@@ -7,7 +7,7 @@ use crate::root::{Command, Root};
 const VARIABLE_PREFIX: &str = "env.";
 /// What commands are found by, as Docker has it.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Memory of a machine beside the root's files, which are there packed and unpacked.
+/// Memory of a machine beside the root's files, which are there once.
 const MEMORY_BYTES: u64 = 256 << 20;
 /// Machines get whole pieces of this.
 const PIECE_BYTES: u64 = 16 << 20;
@@ -60,6 +60,6 @@ impl BundleManifest {
 
     /// Bytes of memory for a machine that runs a program of Linux; nothing for others.
     pub fn memory_with_root(&self) -> Option<u64> {
-        Some((MEMORY_BYTES + 2 * self.root()?.bytes()).next_multiple_of(PIECE_BYTES))
+        Some((MEMORY_BYTES + self.root()?.bytes()).next_multiple_of(PIECE_BYTES))
     }
 }

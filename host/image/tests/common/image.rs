@@ -90,8 +90,14 @@ pub fn parts(image: &[u8]) -> [(Extent, Vec<u8>); 2] {
     })
 }
 
-/// The bundle of an image.
+/// The bundle of an image: what is unpacked of it, and what lies behind that as it is, if anything does.
 pub fn bundle(image: &[u8]) -> Vec<u8> {
-    let [_, (_, bundle)] = parts(image);
+    let [_, (place, mut bundle)] = parts(image);
+    let end = u64::from(place.start + place.bytes);
+    let streams = load(image).len() - 1;
+    let plain = load(image).into_iter().take(streams).find(|part| part.physical == end);
+    bundle.extend(plain.map_or(Vec::new(), |plain| plain.memory));
+    let header = nom_abi::image::Bundle::read_from_prefix(&bundle).expect("a bundle").0;
+    bundle.truncate(header.bytes as usize);
     bundle
 }
