@@ -22,12 +22,11 @@ const ANSWER: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 #[command(
     after_help = "CORES is the time of cores that an activity takes, as a share of one; LATENCY the mean of its
-requests; IN and OUT are the bytes of its frames, MEMORY what its connections hold, if somebody's is
-bounded, COST what both cost at present prices, if the machine knows them, PROFIT what it brings
-less that, by its contract or its part of the application's. `(idle)` is the time in which the server's cores
-looked for work in vain, or slept, and all that is paid for and held for nobody; `(all)` is what the
-application earns, which is the sum of the others. Of a server that tells nobody apart only these two are
-shown.
+requests; IN and OUT are the bytes of its frames, MEM what its connections hold, if somebody's is bounded,
+COST what core and bytes cost at present prices, if the machine knows them, PROFIT what it brings less that,
+by its contract or its part of the application's. `(idle)` is the time in which the server's cores looked
+for work in vain, or slept, and all that is paid for and held for nobody; `(all)` is what the application
+earns, which is the sum of the others. Of a server that tells nobody apart only these two are shown.
 
 Examples:
   nom top                         the list, once a second, until Ctrl-C
@@ -193,12 +192,13 @@ impl Look {
             };
             // A server that began anew counts from 0.
             let rate = |metric: &str| change(metric).max(0.0);
-            let mean = |sum: f64, count: f64| if count > 0.0 { sum / count } else { 0.0 };
+            let requests = rate("requests_total");
+            let latency_ns = if requests > 0.0 { rate("latency_nanoseconds_total") / requests } else { 0.0 };
             Row {
                 activity: activity.clone(),
                 cores: rate("core_nanoseconds_total") * 1e-9,
-                requests_per_second: rate("requests_total"),
-                latency_mean_seconds: mean(rate("latency_nanoseconds_total"), rate("requests_total")) * 1e-9,
+                requests_per_second: requests,
+                latency_mean_seconds: latency_ns * 1e-9,
                 received_bytes_per_second: rate("received_bytes_total"),
                 sent_bytes_per_second: rate("sent_bytes_total"),
                 connections: value("connections"),
@@ -297,7 +297,7 @@ const HEADINGS: [&str; 10] = [
     "IN kB/s",
     "OUT kB/s",
     "CLIENTS",
-    "MEMORY kB",
+    "MEM kB",
     "COST $/h",
     "PROFIT $/h",
 ];
@@ -345,10 +345,10 @@ mod tests {
         let look = |scale: u64| Look::of(&text(scale), begin + Duration::from_secs(2 * scale));
         let rows = sorted(look(3).since(&look(2)), Column::Cores);
         expect![[r#"
-            ACTIVITY   CORES    REQUESTS/s   LATENCY   IN kB/s   OUT kB/s   CLIENTS   MEMORY kB   COST $/h   PROFIT $/h
-            (all)      0.7500   1000         -         10.0      20.0       3         0.0         1.80       -1.80
-            (idle)     0.2500   0            -         0.0       0.0        0         0.0         0          0
-        "#]]
+ACTIVITY   CORES    REQUESTS/s   LATENCY   IN kB/s   OUT kB/s   CLIENTS   MEM kB   COST $/h   PROFIT $/h
+(all)      0.7500   1000         -         10.0      20.0       3         0.0      1.80       -1.80
+(idle)     0.2500   0            -         0.0       0.0        0         0.0      0          0
+"#]]
         .assert_eq(&table(HEADINGS, &rows.iter().map(cells).collect::<Vec<_>>()));
     }
 
@@ -388,13 +388,13 @@ mod tests {
         let rows = sorted(look(3).since(&look(2)), Column::Cores);
         let printed = table(HEADINGS, &rows.iter().map(cells).collect::<Vec<_>>());
         expect![[r#"
-            ACTIVITY         CORES    REQUESTS/s   LATENCY   IN kB/s   OUT kB/s   CLIENTS   MEMORY kB   COST $/h   PROFIT $/h
-            (idle)           0.2500   0            -         0.0       0.0        0         0.0         1.80       -1.80
-            silver           0.1250   2500         250 us    200.0     200.0      5         5.0         9.00       -3.60
-            gold             0.0500   1000         250 us    80.0      350.0      2         2.0         3.60       1.80
-            infrastructure   0.0000   0            -         0.0       450.0      0         0.0         0          5.40
-            (all)            0.0000   0            -         0.0       0.0        0         0.0         0          1.80
-        "#]]
+ACTIVITY         CORES    REQUESTS/s   LATENCY   IN kB/s   OUT kB/s   CLIENTS   MEM kB   COST $/h   PROFIT $/h
+(idle)           0.2500   0            -         0.0       0.0        0         0.0      1.80       -1.80
+silver           0.1250   2500         250 us    200.0     200.0      5         5.0      9.00       -3.60
+gold             0.0500   1000         250 us    80.0      350.0      2         2.0      3.60       1.80
+infrastructure   0.0000   0            -         0.0       450.0      0         0.0      0          5.40
+(all)            0.0000   0            -         0.0       0.0        0         0.0      0          1.80
+"#]]
         .assert_eq(&printed);
         let first = |by| sorted(look(3).since(&look(2)), by)[0].activity.clone();
         assert_eq!((first(Column::Out), first(Column::Clients)), ("infrastructure".into(), "silver".into()));

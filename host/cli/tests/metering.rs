@@ -183,7 +183,8 @@ fn what_a_machine_in_the_background_uses_is_metered_by_its_supervisor_and_over_t
     assert!(place.https.is_some(), "{}", place.url);
     let port = free_port();
     let publish = format!("127.0.0.1:{port}:11211");
-    let output = place.run(&["-d", "-p", &publish, "--name", "shop-2", "memcached"]).output().expect("it runs");
+    let arguments = ["-d", "-p", &publish, "--name", "shop-2", "memcached"];
+    let output = place.run(&arguments).output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
     serve(port);
     std::thread::sleep(Duration::from_secs(2));

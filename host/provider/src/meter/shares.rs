@@ -162,15 +162,27 @@ mod tests {
         ]
     }
 
+    /// Sums by activity and resource.
+    #[derive(Default)]
+    struct Sums(BTreeMap<(String, usize), u128>);
+
+    impl Sums {
+        fn add(&mut self, name: &str, resource: usize, more: u64) {
+            *self.0.entry((name.to_owned(), resource)).or_default() += u128::from(more);
+        }
+
+        fn of(&self, resource: usize) -> u128 {
+            self.0.iter().filter(|((_, of), _)| *of == resource).map(|(_, sum)| sum).sum()
+        }
+    }
+
     proptest! {
         /// Whatever a machine says, and whenever: what its activities and it itself are charged for is what
         /// was measured, and none of them pays for more than was said of it.
         #[test]
         fn the_parts_are_the_whole(events in prop::collection::vec(event(), 1..60)) {
-            let mut shares = Shares::default();
-            let mut said: BTreeMap<(String, usize), u128> = BTreeMap::new();
+            let (mut shares, mut said, mut paid) = (Shares::default(), Sums::default(), Sums::default());
             let mut last: BTreeMap<String, [u64; 3]> = BTreeMap::new();
-            let mut paid: BTreeMap<(String, usize), u128> = BTreeMap::new();
             for (at_ns, event) in (1u64..).zip(events) {
                 match event {
                     Event::Hear(all) => {
@@ -178,9 +190,8 @@ mod tests {
                         shares.hear(named.clone().map(|(name, own)| claim(&name, at_ns, own, 0)).collect());
                         for (name, own) in named {
                             let before = last.insert(name.clone(), own).unwrap_or_default();
-                            for resource in 0..3 {
-                                let more = own[resource].checked_sub(before[resource]).unwrap_or(own[resource]);
-                                *said.entry((name.clone(), resource)).or_default() += u128::from(more);
+                            for (resource, (own, before)) in own.into_iter().zip(before).enumerate() {
+                                said.add(&name, resource, own.checked_sub(before).unwrap_or(own));
                             }
                         }
                     }
@@ -188,18 +199,15 @@ mod tests {
                         let (parts, left) = shares.divide(CLAIMED[resource], quantity);
                         let sum: u128 = parts.iter().map(|(_, part)| u128::from(*part)).sum();
                         prop_assert_eq!(sum + u128::from(left), u128::from(quantity));
-                        for (name, part) in parts {
-                            *paid.entry((name, resource)).or_default() += u128::from(part);
-                        }
-                        let all: u128 = paid.iter().filter(|((_, of), _)| *of == resource).map(|(_, paid)| paid).sum();
-                        let claimed: u128 = said.iter().filter(|((_, of), _)| *of == resource).map(|(_, said)| said).sum();
+                        parts.iter().for_each(|(name, part)| paid.add(name, resource, *part));
                         // Whoever said less than there was has it all.
-                        prop_assert!(left == 0 || all >= claimed.min(u128::from(u64::MAX)));
+                        let claimed = said.of(resource).min(u128::from(u64::MAX));
+                        prop_assert!(left == 0 || paid.of(resource) >= claimed);
                     }
                 }
             }
-            for (key, paid) in paid {
-                prop_assert!(paid <= said[&key], "{:?}: {} of {}", key, paid, said[&key]);
+            for (key, paid) in paid.0 {
+                prop_assert!(paid <= said.0[&key], "{:?}: {} of {}", key, paid, said.0[&key]);
             }
         }
     }

@@ -124,8 +124,8 @@ fn each_activity_has_a_row_of_what_it_took() {
             .map(|gold| gold.value.clone())
     };
     assert_eq!(tell(&mut model, 2, 2), None, "a rate takes two looks");
-    let said = "0.500 cores, 2,000 requests/s, 400 us mean, 20.0 Mbit/s out, 2.00 Mbit/s in, 2 clients, 2.00 MiB, \
-                1.00 $/s owed, 2.50 $/s profit";
+    let said = "0.500 cores, 2,000 requests/s, 400 us mean, 20.0 Mbit/s out, 2.00 Mbit/s in, 2 clients, \
+                2.00 MiB, 1.00 $/s owed, 2.50 $/s profit";
     assert_eq!(tell(&mut model, 3, 4).as_deref(), Some(said));
     // The next report is of the same second of them.
     assert_eq!(tell(&mut model, 4, 4).as_deref(), Some(said));
