@@ -21,8 +21,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// `nom top`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "CORES is the time of cores that an activity takes, as a share of one; LATENCY the mean of its
-requests; IN and OUT are the bytes of its frames, MEM what its connections hold, if somebody's is bounded,
+    after_help = "CORES is the time of cores that an activity takes, as a share of one; LATENCY the mean of
+its requests; IN and OUT are the bytes of its frames, MEM what its connections hold, if somebody's is bounded,
 COST what core and bytes cost at present prices, if the machine knows them, PROFIT what it brings less that,
 by its contract or its part of the application's. `(idle)` is the time in which the server's cores looked
 for work in vain, or slept, and all that is paid for and held for nobody; `(all)` is what the application
