@@ -652,6 +652,12 @@ fn whatever_the_bundle_may_ask_for_has_a_place_between_guards() {
             let at = crate::build::placed(bytes, random);
             assert!(at >= PLACEMENT_ALIGN && at + bytes <= WINDOW_BYTES - PLACEMENT_ALIGN, "{bytes} at {at}");
         }
+        // Each place of its window may be its own, up to the last, and the next number is the first again.
+        let last = (most - bytes.next_multiple_of(PLACEMENT_ALIGN)) / PLACEMENT_ALIGN;
+        let at = crate::build::placed(bytes, last);
+        assert_eq!(at + bytes.next_multiple_of(PLACEMENT_ALIGN), WINDOW_BYTES - PLACEMENT_ALIGN);
+        assert_eq!(crate::build::placed(bytes, last + 1), PLACEMENT_ALIGN);
+        assert_eq!(crate::build::placed(bytes, last / 2), PLACEMENT_ALIGN * (last / 2 + 1));
     }
 }
 

@@ -4,6 +4,7 @@
 mod family;
 mod hostile;
 mod reflection;
+mod start;
 
 use super::fake::{FRAMES, INITIAL_VECTOR, Program, World};
 use super::{FIRST_DEVICE_VECTOR, Next};
@@ -14,11 +15,9 @@ use crate::fakes::vtd::{self, FakeVtd};
 use crate::fakes::{FakeMachine, IO_APIC};
 use crate::frames::Owner;
 use crate::list::List;
-use crate::machine::Frame;
-use crate::machine::{PhysAddr, PhysicalMemory};
+use crate::machine::{Frame, PhysAddr, PhysicalMemory};
 use crate::pci::Address;
-use crate::testing::user;
-use crate::testing::{app, on};
+use crate::testing::{app, on, user};
 use nom_abi::PageSize;
 use nom_abi::board::ApplicationState;
 use nom_abi::error::Error;
