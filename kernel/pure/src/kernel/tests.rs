@@ -54,7 +54,9 @@ fn with_upcalls(programs: &[Program]) -> World {
 fn upcall_frame(world: &World) -> UpcallFrame {
     let mut frame = UpcallFrame::new_zeroed();
     let space = world.kernel.applications[0].space.unwrap();
-    space.read_user(&world.kernel.machine, user(world.borders[0].rdi), frame.as_mut_bytes()).unwrap();
+    let border = &world.borders[0];
+    assert_eq!(border.rsp, border.rdi - 24, "below the frame a red zone, and the place of a return address");
+    space.read_user(&world.kernel.machine, user(border.rdi), frame.as_mut_bytes()).unwrap();
     frame
 }
 
