@@ -233,8 +233,8 @@ impl<M: Machine> Kernel<'_, M> {
         first.is_some()
     }
 
-    /// Takes a device, none of whose interrupts is bound, from its owner. If it has no reset nobody gets it any
-    /// more, unless it was never turned on, so that nobody has seen its registers.
+    /// Takes a device, none of whose interrupts is bound, from its owner. If it has no reset nobody gets it
+    /// any more, unless it was never turned on, so that nobody has seen its registers.
     fn take_device(&mut self, app: AppId, index: usize) -> Result<()> {
         let function = self.devices.pci.device(index).ok_or(Error::NoDevice)?;
         let (address, is_mmio) = (function.address, function.is_mmio());

@@ -176,8 +176,8 @@ fn a_device_is_reset_before_it_can_reach_memory() {
     }
 }
 
-/// Nobody else comes into the kernel while it is looked whether a reset is done: 500 looks of two words, and a
-/// few to turn it off.
+/// Nobody else comes into the kernel while it is looked whether a reset is done: 500 looks of two words, and
+/// a few to turn it off.
 #[test]
 fn a_reset_that_takes_long_is_not_waited_for() {
     let mut function = FakeFunction::new(1, 2, 0).bar(0, 4096).msix(2, 0, 0, 2048).express(0, true);
