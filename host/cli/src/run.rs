@@ -119,12 +119,17 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
         networks.push(Network::default());
     }
     let memory = options.memory.unwrap_or_else(|| linux::default_memory(subject.bundle()));
+    let disk = subject.write_disk(directory)?;
     let boot = subject.pack()?;
     let accelerator = choose_accelerator(options, store)?;
     let image = directory.join("image");
     write_private(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
-    let mut config =
-        MachineConfig { networks, directories, ..configure(options, memory, &boot, accelerator, image)? };
+    let mut config = MachineConfig {
+        networks,
+        directories,
+        disk,
+        ..configure(options, memory, &boot, accelerator, image)?
+    };
     // For the next start, which has no debugger and no meter of this process.
     Launch { config: MachineConfig { debugger: None, ..config.clone() }, published: published.clone() }
         .save(directory)?;
@@ -179,6 +184,7 @@ impl Subject {
         let project = Project::find()?;
         let sources = (&options.linux, &options.contract);
         if let Some(bundle) = linux::subject(&project, options.app.as_deref(), &options.arguments, sources)? {
+            let bundle = bundle.with_large_root_on_disk();
             return Ok(Subject::Bundle(Box::new((project, linux::with_volumes(bundle, &options.files)))));
         }
         if path.is_file() && is_elf(path)? {
@@ -273,6 +279,14 @@ impl Subject {
                 Ok(Subject::Bundle(Box::new((project, bundle))))
             }
         }
+    }
+
+    /// Writes the disk that it is to have, if it is to have one.
+    fn write_disk(&self, directory: &Path) -> Result<Option<PathBuf>> {
+        let Some(files) = self.bundle().and_then(BundleManifest::disk) else { return Ok(None) };
+        let path = directory.join("disk");
+        files.write_disk(&path)?;
+        Ok(Some(path))
     }
 
     /// Builds what is to boot.
