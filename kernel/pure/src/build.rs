@@ -6,9 +6,9 @@ use crate::cores::beginning;
 use crate::frames::Owner;
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
-use crate::machine::{Level, Machine};
+use crate::machine::{Frame, Level, Machine};
 use crate::paging::{Caching, KERNEL_HALF};
-use crate::space::{Bounds, Mapping, Space};
+use crate::space::{Bounds, Mapping, Space, UserAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::{ApplicationState, BOARD_BYTES, PRICES_OFFSET, usage_address};
 use nom_abi::error::{Error, Result};
@@ -38,7 +38,7 @@ pub(crate) struct Placement {
 /// What is in a part of an application's address space.
 enum Contents<'b> {
     /// Frames that stay the kernel's, from this one on.
-    Shown(u64),
+    Shown(Frame),
     /// Memory of its own: a copy of this, then zeroes.
     Own(&'b [u8]),
 }
@@ -184,7 +184,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
         self.write_start_page(app, record)?;
         let place = self.applications[app].place;
         let stack_top = place.stack + record.stack_bytes;
-        let registers = beginning(place.image + record.entry, stack_top, place.start);
+        let (entry, stack_top) = (UserAddr::code(place.image + record.entry)?, UserAddr::stack(stack_top)?);
+        let registers = beginning(entry, stack_top, place.start);
         let core = self.least_loaded(!0).ok_or(Error::NoCore)?;
         self.begin_context(core, app, registers)?;
         Ok(true)
@@ -227,7 +228,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
         }
         let mut next = place.start;
         for part in [page.as_bytes(), arguments, environment] {
-            space.write_user(&mut self.machine, next, part)?;
+            space.write_user(&mut self.machine, UserAddr::pointer(next)?, part)?;
             next += part.len() as u64;
         }
         let pages = place.start..place.start + start_bytes(record);

@@ -1,8 +1,8 @@
 //! A context: one application on one core. What it was doing, and what it has yet to be told.
 
 use crate::frames::Search;
-use crate::machine::Reflection;
-use crate::space::Space;
+use crate::machine::{Frame, Reflection};
+use crate::space::{Space, UserAddr};
 use nom_abi::upcall::{Events, Registers, Upcall};
 
 /// Whether a context can run.
@@ -18,7 +18,7 @@ pub(crate) enum State {
         /// Board time at which it wakes by itself.
         deadline_ns: u64,
         /// Where the events go.
-        events: u64,
+        events: UserAddr,
     },
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Grant {
     /// What finds it.
     pub(crate) search: Search,
     /// First frame, once it is found.
-    pub(crate) frame: Option<u64>,
+    pub(crate) frame: Option<Frame>,
     /// Frames that are zeroed.
     pub(crate) zeroed: u64,
 }
@@ -44,11 +44,9 @@ pub struct Context {
     /// The address space that it is in.
     pub(crate) space: Option<Space>,
     /// Frame of its vector registers and segment bases.
-    pub(crate) state_frame: u64,
-    /// Entry of its upcall handler, or 0.
-    pub(crate) upcall_entry: u64,
-    /// Top of its handler's stack.
-    pub(crate) upcall_stack: u64,
+    pub(crate) state_frame: Frame,
+    /// Where its upcall handler begins, and the top of that one's stack, if it has registered one.
+    pub(crate) handler: Option<(UserAddr, UserAddr)>,
     /// Whether upcalls wait: it is in its handler, or has never registered one.
     pub(crate) upcalls_wait: bool,
     /// What it has yet to be told.
@@ -63,14 +61,14 @@ pub struct Context {
 
 impl Context {
     /// A context that is about to begin.
-    pub(crate) fn begin(registers: Registers, space: Option<Space>, state_frame: u64) -> Context {
+    pub(crate) fn begin(registers: Registers, space: Option<Space>, state_frame: Frame) -> Context {
         let state = State::Ready;
         Context { state, registers, space, state_frame, upcalls_wait: true, ..Context::default() }
     }
 
     /// Whether an upcall can be delivered to it now.
     pub(crate) fn takes_upcalls(&self) -> bool {
-        self.upcall_entry != 0 && !self.upcalls_wait && self.unfinished.is_none()
+        self.handler.is_some() && !self.upcalls_wait && self.unfinished.is_none()
     }
 
     /// Makes an upcall pending.

@@ -5,7 +5,7 @@ use crate::contexts::{Context, State};
 use crate::ids::{AppId, CoreId};
 use crate::kernel::{Kernel, Next};
 use crate::machine::Machine;
-use crate::space::Space;
+use crate::space::{Space, UserAddr};
 use crate::wfq::Queue;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::NOBODY;
@@ -51,9 +51,9 @@ pub struct Core {
     pub(crate) defers: bool,
 }
 
-/// Registers of a context that begins at `rip`, with one argument.
-pub(crate) fn beginning(rip: u64, rsp: u64, rdi: u64) -> Registers {
-    Registers { rip, rsp, rdi, rflags: FLAGS_INITIAL, ..Registers::default() }
+/// Registers of a context that begins there, with one argument.
+pub(crate) fn beginning(at: UserAddr, stack_top: UserAddr, rdi: u64) -> Registers {
+    Registers { rip: at.word(), rsp: stack_top.word(), rdi, rflags: FLAGS_INITIAL, ..Registers::default() }
 }
 
 impl Core {
@@ -329,7 +329,13 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.kick(core);
     }
 
-    pub(crate) fn write_events(&mut self, core: CoreId, app: AppId, at: u64, events: &Events) -> Result<()> {
+    pub(crate) fn write_events(
+        &mut self,
+        core: CoreId,
+        app: AppId,
+        at: UserAddr,
+        events: &Events,
+    ) -> Result<()> {
         use zerocopy::IntoBytes;
         let space = self.space_of(core, app)?;
         space.write_user(&mut self.machine, at, events.as_bytes())

@@ -8,7 +8,7 @@ use crate::ids::{AppId, CoreId};
 use crate::iommu::{DmaFault, Iommu, PORTS_PLACE, Sender, place_of};
 use crate::kernel::{FIRST_DEVICE_VECTOR, Kernel, PLATFORM_VECTOR};
 use crate::list::List;
-use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory};
+use crate::machine::{Frame, Level, Machine, PhysAddr, PhysicalMemory};
 use crate::means::Means;
 use crate::msix::Message;
 use crate::paging::{Caching, Entry};
@@ -35,7 +35,7 @@ const FAULTS_PAUSE_NS: u64 = 10_000_000;
 pub const FAULTS_MAX: u32 = 64;
 
 /// A range of user addresses where registers were mapped: start, length, and first frame of the registers.
-type RegisterRange = (u64, u64, u64);
+type RegisterRange = (u64, u64, Frame);
 
 /// What an application holds of a device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -302,7 +302,7 @@ impl<M: Machine> Kernel<'_, M> {
         if length == 0 || function.is_reserved(register, offset, length) {
             return Err(Error::NoSuchRegion);
         }
-        let frame = physical / FRAME_BYTES;
+        let frame = PhysAddr::new(physical).frame();
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
         let holding = self.devices.holdings[index];
         let place = usize::from(holding.looked);
@@ -316,14 +316,9 @@ impl<M: Machine> Kernel<'_, M> {
                 return if next == 0 { Err(Error::TableFull) } else { Ok(Reply::Unfinished) };
             }
         }
-        let mapping = Mapping {
-            address,
-            frame,
-            size: PageSize::Small,
-            count: length / FRAME_BYTES,
-            protection: Protection::ReadWrite,
-            caching: Caching::Uncached,
-        };
+        let (size, count) = (PageSize::Small, length / FRAME_BYTES);
+        let (protection, caching) = (Protection::ReadWrite, Caching::Uncached);
+        let mapping = Mapping { address, frame, size, count, protection, caching };
         self.map_pages(app, space, Bounds::APPLICATION, &mapping)?;
         let holding = &mut self.devices.holdings[index];
         holding.looked = 0;

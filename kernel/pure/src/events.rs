@@ -5,11 +5,11 @@ use crate::cores::FLAGS_INITIAL;
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
+use crate::space::UserAddr;
 use crate::syscalls::{Caller, Reply};
 use core::mem::offset_of;
 use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result};
-use nom_abi::layout::{USER_END, USER_START};
 use nom_abi::syscall::arguments::*;
 use nom_abi::upcall::{Events, Registers, Upcall, UpcallFrame};
 use zerocopy::IntoBytes;
@@ -72,17 +72,18 @@ impl<M: Machine> Kernel<'_, M> {
     /// ends the application because its upcall stack cannot be written.
     fn enter_handler(&mut self, core: CoreId, app: AppId, registers: &mut Registers) {
         let context = self.context(core, app);
-        let (entry, stack_top) = (context.upcall_entry, context.upcall_stack);
+        let (entry, stack_top) = context.handler.expect("it takes upcalls");
         let frame = UpcallFrame { events: context.take_events(), registers: *registers };
         context.upcalls_wait = true;
         let space = context.space.expect("it is running");
-        let address = stack_top - UpcallFrame::BYTES as u64;
-        if space.write_user(&mut self.machine, address, frame.as_bytes()).is_err() {
+        let address = stack_top.word() - UpcallFrame::BYTES as u64;
+        let place = UserAddr::pointer(address);
+        if place.and_then(|place| space.write_user(&mut self.machine, place, frame.as_bytes())).is_err() {
             let fault = Fault { vector: PAGE_FAULT, code: 0b110, address };
             return self.end_by_fault(core, app, registers, &fault);
         }
         // As after a call: the stack is 16-byte aligned but for the return address, which is absent.
-        (registers.rip, registers.rsp, registers.rbp) = (entry, address - STACK_RESERVE - 8, 0);
+        (registers.rip, registers.rsp, registers.rbp) = (entry.word(), address - STACK_RESERVE - 8, 0);
         (registers.rdi, registers.rflags) = (address, FLAGS_INITIAL);
     }
 
@@ -93,13 +94,10 @@ impl<M: Machine> Kernel<'_, M> {
 
     pub(crate) fn upcall_register(&mut self, caller: Caller<'_>, asked: UpcallRegister) -> Result<Reply> {
         let (Caller { core, app, .. }, UpcallRegister { entry, stack_top }) = (caller, asked);
-        if entry != 0 {
-            check_code(entry)?;
-            check_stack(stack_top)?;
-        }
+        let place = || Ok((UserAddr::code(entry)?, UserAddr::stack(stack_top)?));
+        let handler = if entry == 0 { None } else { Some(place()?) };
         let context = self.context(core, app);
-        (context.upcall_entry, context.upcall_stack) = (entry, stack_top);
-        context.upcalls_wait = false;
+        (context.handler, context.upcalls_wait) = (handler, false);
         self.disturb(core);
         Ok(Reply::DONE)
     }
@@ -108,14 +106,14 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn upcall_return(&mut self, caller: Caller<'_>, asked: UpcallReturn) -> Result<Reply> {
         let (Caller { core, app, registers }, UpcallReturn { frame }) = (caller, asked);
         let context = self.context(core, app);
-        if context.upcall_entry == 0 || !context.upcalls_wait {
+        if context.handler.is_none() || !context.upcalls_wait {
             return Err(Error::WrongContext);
         }
         let space = context.space.ok_or(Error::WrongState)?;
-        let place = frame.checked_add(offset_of!(UpcallFrame, registers) as u64).ok_or(Error::BadPointer)?;
+        let place = UserAddr::pointer(frame.saturating_add(offset_of!(UpcallFrame, registers) as u64))?;
         let callers = *registers;
         space.read_user(&self.machine, place, registers.as_mut_bytes())?;
-        check_code(registers.rip).inspect_err(|_| *registers = callers)?;
+        UserAddr::code(registers.rip).inspect_err(|_| *registers = callers)?;
         registers.rflags = Self::user_flags(registers.rflags);
         let context = self.context(core, app);
         context.upcalls_wait = false;
@@ -129,7 +127,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// the application noted itself, when an upcall told it, counts as such, and is left for it to take.
     pub(crate) fn core_wait(&mut self, caller: Caller<'_>, asked: CoreWait) -> Result<Reply> {
         let (Caller { core, app, registers }, CoreWait { deadline_ns, events: address }) = (caller, asked);
-        let space = self.space_of(core, app)?;
+        let (space, address) = (self.space_of(core, app)?, UserAddr::pointer(address)?);
         space.check_writable(&self.machine, address, Events::BYTES as u64)?;
         let mut noted = 0_u64;
         space.read_user(&self.machine, address, noted.as_mut_bytes())?;
@@ -183,17 +181,4 @@ impl<M: Machine> Kernel<'_, M> {
         context.post(what);
         self.wake(core, app);
     }
-}
-
-/// Errors: OutsideUserSpace.
-pub(crate) fn check_code(address: u64) -> Result<()> {
-    if (USER_START..USER_END).contains(&address) { Ok(()) } else { Err(Error::OutsideUserSpace) }
-}
-
-/// Errors: OutsideUserSpace, Misaligned (16 bytes).
-pub(crate) fn check_stack(top: u64) -> Result<()> {
-    if !top.is_multiple_of(16) {
-        return Err(Error::Misaligned);
-    }
-    if (USER_START + 4096..=USER_END).contains(&top) { Ok(()) } else { Err(Error::OutsideUserSpace) }
 }

@@ -7,7 +7,7 @@ pub mod pci;
 pub mod virtio_iommu;
 pub mod vtd;
 
-use crate::machine::{PhysAddr, PhysicalMemory, Registers};
+use crate::machine::{Frame, PhysAddr, PhysicalMemory, Registers};
 use crate::pci::{Address, Ecam};
 use crate::testing::FakeMemory;
 use pci::FakePci;
@@ -99,7 +99,7 @@ impl PhysicalMemory for FakeMachine {
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
         self.memory.write_bytes(address.word(), bytes);
     }
-    fn zero_frames(&mut self, frame: u64, count: u64) {
+    fn zero_frames(&mut self, frame: Frame, count: u64) {
         self.memory.zero_frames(frame, count);
     }
 }

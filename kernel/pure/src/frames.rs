@@ -20,6 +20,7 @@ pub use search::Search;
 use metadata::{Block, HUGE_BLOCKS};
 use search::Hints;
 
+use crate::machine::Frame;
 use core::ops::Range;
 use nom_abi::Error;
 use nom_abi::error::Result;
@@ -52,7 +53,7 @@ pub struct Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
     /// The first frame.
-    pub frame: u64,
+    pub frame: Frame,
     /// Of each.
     pub size: PageSize,
     /// Units, not frames.
@@ -60,9 +61,10 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Their frames.
+    /// The numbers of their frames.
     pub fn frames(self) -> Range<u64> {
-        self.frame..self.frame + self.count * self.size.frames()
+        let first = self.frame.number();
+        first..first + self.count * self.size.frames()
     }
 }
 
@@ -133,7 +135,7 @@ impl<'m> Frames<'m> {
 
     /// Gives the `count` frames from `frame` on, all free now, to `owner`, as 4 KiB units. Errors:
     /// InvalidArgument, Overflow, NotGranted (one is not free).
-    pub fn claim(&mut self, owner: Owner, frame: u64, count: u64) -> Result<()> {
+    pub fn claim(&mut self, owner: Owner, frame: Frame, count: u64) -> Result<()> {
         let range = frame_range(frame, PageSize::Small, count)?;
         if range.clone().any(|frame| self.unit(frame).owner != Owner::FREE) {
             return Err(Error::NotGranted);
@@ -142,24 +144,24 @@ impl<'m> Frames<'m> {
         Ok(())
     }
 
-    /// Gives `count` contiguous units of `size` to `owner` and returns their first frame, which is aligned
+    /// Gives `count` contiguous units of `size` to somebody and returns their first frame, which is aligned
     /// to `size`. Their contents are as their last holder left them. `colour` restricts a single 4 KiB
     /// unit. Errors: InvalidArgument (no units, no such colour, or a colour for anything but one 4 KiB unit),
     /// OutOfMemory.
     pub fn allocate(
         &mut self,
-        owner: Owner,
+        to: Owner,
         size: PageSize,
         count: u64,
         colour: Option<Colour>,
-    ) -> Result<u64> {
+    ) -> Result<Frame> {
         let mut search = Search::new(size, count, colour)?;
-        self.allocate_piece(owner, &mut search, u64::MAX)?.ok_or(Error::OutOfMemory)
+        self.allocate_piece(to, &mut search, u64::MAX)?.ok_or(Error::OutOfMemory)
     }
 
     /// As [`Frames::allocate`], but of split blocks it looks at `looks` frames at most, and returns `None` if
     /// it is to be called again with the same search. What becomes free where it has looked is not found.
-    pub fn allocate_piece(&mut self, owner: Owner, search: &mut Search, looks: u64) -> Result<Option<u64>> {
+    pub fn allocate_piece(&mut self, owner: Owner, search: &mut Search, looks: u64) -> Result<Option<Frame>> {
         if search.wanted() > self.free() {
             return Err(Error::OutOfMemory);
         }
@@ -168,12 +170,12 @@ impl<'m> Frames<'m> {
         if let Some(frame) = found {
             self.take(owner, frame..frame + search.wanted(), search.size);
         }
-        Ok(found)
+        Ok(found.map(Frame::new))
     }
 
     /// Takes back `count` units of `size` from `frame` on. Errors: InvalidArgument, Misaligned, Overflow,
     /// NotGranted (one is not a unit of that size that `owner` holds), StillMapped.
-    pub fn release(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
+    pub fn release(&mut self, owner: Owner, frame: Frame, size: PageSize, count: u64) -> Result<()> {
         let range = frame_range(frame, size, count)?;
         let units = range.clone().step_by(size.frames() as usize);
         for frame in units.clone() {
@@ -192,9 +194,9 @@ impl<'m> Frames<'m> {
     }
 
     /// Gives what `release` would take back from one owner to another. Errors: as of `release`.
-    pub fn pass_on(&mut self, from: Owner, to: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
-        self.release(from, frame, size, count)?;
-        self.take(to, frame..frame + count * size.frames(), size);
+    pub fn pass_on(&mut self, from: Owner, to: Owner, pages: Pages) -> Result<()> {
+        self.release(from, pages.frame, pages.size, pages.count)?;
+        self.take(to, pages.frames(), pages.size);
         Ok(())
     }
 
@@ -233,7 +235,7 @@ impl<'m> Frames<'m> {
     /// Counts `count` more pages of `size`, from `frame` on, as mapped onto units of `owner` that are at
     /// least as large. Errors: InvalidArgument, Misaligned, Overflow, NotGranted, TableFull (a unit is mapped
     /// millions of times).
-    pub fn reference(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
+    pub fn reference(&mut self, owner: Owner, frame: Frame, size: PageSize, count: u64) -> Result<()> {
         let range = frame_range(frame, size, count)?;
         let mut next = range.start;
         while next < range.end {
@@ -255,7 +257,7 @@ impl<'m> Frames<'m> {
     ///
     /// # Panics
     /// If they were not counted before.
-    pub fn dereference(&mut self, frame: u64, size: PageSize, count: u64) {
+    pub fn dereference(&mut self, frame: Frame, size: PageSize, count: u64) {
         let range = frame_range(frame, size, count).expect("pages that were mapped");
         self.count_maps(range, size, |maps, pages| maps.checked_sub(pages).expect("counted as mapped"));
     }
@@ -290,11 +292,11 @@ impl<'m> Frames<'m> {
             if holder == owner && start == frame {
                 let alike = |next: &u64| (self.unit(*next).owner, self.unit(*next).size) == (owner, size);
                 let units = (frame..).step_by(size.frames() as usize).take(most).take_while(alike);
-                return Some(Pages { frame, size, count: units.count() as u64 });
+                return Some(Pages { frame: Frame::new(frame), size, count: units.count() as u64 });
             }
             frame = if is_within { frame + 1 } else { first_frame(block_of(frame) + 1) };
         }
-        Some(Pages { frame, size: PageSize::Small, count: 0 })
+        Some(Pages { frame: Frame::new(frame), size: PageSize::Small, count: 0 })
     }
 
     /// Frames that `owner` holds.
@@ -345,10 +347,11 @@ const fn first_frame(block: usize) -> u64 {
 }
 
 /// The frames of `count` units of `size`. Errors: InvalidArgument (no units), Misaligned, Overflow.
-fn frame_range(frame: u64, size: PageSize, count: u64) -> Result<Range<u64>> {
+fn frame_range(frame: Frame, size: PageSize, count: u64) -> Result<Range<u64>> {
     if count == 0 {
         return Err(Error::InvalidArgument);
     }
+    let frame = frame.number();
     if !frame.is_multiple_of(size.frames()) {
         return Err(Error::Misaligned);
     }

@@ -20,7 +20,7 @@ use crate::cores::{Core, SLICE_NS};
 use crate::devices::Devices;
 use crate::frames::{Frames, Owner};
 use crate::iommu::Iommu;
-use crate::machine::{Level, Machine, PhysAddr};
+use crate::machine::{Frame, Level, Machine, PhysAddr};
 use crate::pci::Pci;
 use nom_abi::PageSize;
 use nom_abi::board::{Board, Usage};
@@ -40,15 +40,15 @@ pub struct Parts<'m, M> {
     /// The board, zeroed.
     pub board: &'m Board,
     /// First frame of the board.
-    pub board_frame: u64,
+    pub board_frame: Frame,
     /// What each application of the bundle uses, and one that nobody uses; zeroed.
     pub usage: &'m [Usage],
     /// First frame of that.
-    pub usage_frame: u64,
+    pub usage_frame: Frame,
     /// The bundle.
     pub bundle: BundleView<'m>,
     /// First frame of the bundle.
-    pub bundle_frame: u64,
+    pub bundle_frame: Frame,
     /// One for each application of the bundle.
     pub applications: &'m mut [Application],
     /// One for each core.
@@ -68,16 +68,16 @@ pub struct Kernel<'m, M> {
     pub(crate) machine: M,
     pub(crate) frames: Frames<'m>,
     pub(crate) board: &'m Board,
-    pub(crate) board_frame: u64,
+    pub(crate) board_frame: Frame,
     pub(crate) usage: &'m [Usage],
-    pub(crate) usage_frame: u64,
+    pub(crate) usage_frame: Frame,
     pub(crate) bundle: BundleView<'m>,
-    pub(crate) bundle_frame: u64,
+    pub(crate) bundle_frame: Frame,
     pub(crate) applications: &'m mut [Application],
     pub(crate) cores: &'m mut [Core],
     pub(crate) contexts: &'m mut [Context],
     pub(crate) devices: Devices<'m>,
-    pub(crate) channel_frames: [u64; CHANNELS_MAX],
+    pub(crate) channel_frames: [Frame; CHANNELS_MAX],
     pub(crate) kernel_root: PhysAddr,
     /// What each application may say, whether it runs or not.
     pub(crate) console: [Bucket; APPLICATIONS_MAX],
@@ -130,7 +130,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
             cores: parts.cores,
             contexts: parts.contexts,
             devices: Devices::new(parts.pci, parts.iommu),
-            channel_frames: [0; CHANNELS_MAX],
+            channel_frames: [Frame::default(); CHANNELS_MAX],
             kernel_root: parts.kernel_root,
             console: [Bucket::default(); APPLICATIONS_MAX],
             slice,

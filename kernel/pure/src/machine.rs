@@ -1,7 +1,8 @@
 //! What the kernel asks of a machine: memory by physical address, device registers, and little else.
 
 use crate::ids::CoreId;
-pub use crate::physical::PhysAddr;
+pub use crate::physical::{Frame, PhysAddr};
+pub use crate::space::UserAddr;
 pub use nom_abi::syscall::Segment;
 
 /// Ordinary memory, by physical address. Addresses are those of frames that the kernel manages or of
@@ -16,7 +17,7 @@ pub trait PhysicalMemory {
     /// Copies `bytes` to memory at `address`.
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]);
     /// Fills `count` frames from `frame` on with zeros.
-    fn zero_frames(&mut self, frame: u64, count: u64);
+    fn zero_frames(&mut self, frame: Frame, count: u64);
 }
 
 /// Device registers, by physical address: uncached, each access exactly once and in order.
@@ -68,7 +69,7 @@ impl Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reflection {
     /// Where, in user space.
-    pub entry: u64,
+    pub entry: UserAddr,
     /// The word, in memory that stays its owner's meanwhile, that is told where the `syscall` was.
     pub word: PhysAddr,
 }
@@ -99,11 +100,11 @@ pub trait Machine: Hardware {
     /// Makes every core leave an address space; returns when all have.
     fn leave_space(&mut self, root: PhysAddr);
     /// Makes a frame the state of a computation that has not begun.
-    fn reset_state(&mut self, frame: u64);
+    fn reset_state(&mut self, frame: Frame);
     /// Stores this core's state in a frame.
-    fn save_state(&mut self, frame: u64);
+    fn save_state(&mut self, frame: Frame);
     /// Loads this core's state from a frame.
-    fn load_state(&mut self, frame: u64);
+    fn load_state(&mut self, frame: Frame);
     /// Sets where a segment of this core's state begins.
     fn set_segment_base(&mut self, segment: Segment, address: u64);
     /// Says where this core goes on at a `syscall` of code below the kernel-placed windows, if not here.

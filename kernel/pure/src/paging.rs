@@ -3,7 +3,7 @@
 //! Source: Intel SDM volume 3A, section 4.5 (4-level paging), tables 4-14 to 4-20; AMD APM volume 2,
 //! section 5.3 agrees. Level 4 is the root (PML4); a level-1 entry maps 4 KiB, level 2 2 MiB, level 3 1 GiB.
 
-use crate::machine::PhysAddr;
+use crate::machine::{Frame, PhysAddr};
 use nom_abi::layout::{DEVICE_MAP, DIRECT_MAP};
 use nom_abi::memory::FRAME_SHIFT;
 use nom_abi::{PageSize, Protection};
@@ -58,7 +58,7 @@ pub enum Meaning {
     /// A page that starts at `frame`.
     Leaf {
         /// First frame.
-        frame: u64,
+        frame: Frame,
         /// What user code may do there; for a kernel page, what the kernel may do.
         protection: Protection,
         /// How it is cached.
@@ -97,13 +97,13 @@ impl Entry {
 
     /// Maps the page of `size` that starts at `frame`.
     pub const fn leaf(
-        frame: u64,
+        frame: Frame,
         size: PageSize,
         protection: Protection,
         caching: Caching,
         privilege: Privilege,
     ) -> Entry {
-        let mut bits = frame << FRAME_SHIFT | Self::ACCESSED | Self::DIRTY;
+        let mut bits = PhysAddr::of_frame(frame).word() | Self::ACCESSED | Self::DIRTY;
         bits |= if matches!(protection, Protection::None) { Self::GUARD } else { Self::PRESENT };
         bits |= if matches!(size, PageSize::Small) { 0 } else { Self::PAGE_SIZE };
         bits |= if protection.writable() { Self::WRITE } else { 0 };
@@ -126,8 +126,8 @@ impl Entry {
     }
 
     /// The frame that it names, if it is a leaf.
-    pub const fn frame(self) -> u64 {
-        (self.0 & Self::ADDRESS) >> FRAME_SHIFT
+    pub const fn frame(self) -> Frame {
+        PhysAddr::new(self.0 & Self::ADDRESS).frame()
     }
 
     /// Whether it is the leaf of memory, no device's, that the processor lets its user read, or `writes`.
@@ -183,20 +183,21 @@ mod tests {
     const FRAME: u64 = 0x12_3456_7000 >> FRAME_SHIFT;
 
     fn user(size: PageSize, protection: Protection, caching: Caching) -> u64 {
-        Entry::leaf(FRAME, size, protection, caching, Privilege::User).0
+        Entry::leaf(Frame::new(FRAME), size, protection, caching, Privilege::User).0
     }
 
     #[test]
     fn entries_are_those_of_the_manual() {
         let (small, memory) = (PageSize::Small, Caching::WriteBack);
-        assert_eq!(Entry::table(PhysAddr::of_frame(FRAME), Privilege::User).0, 0x12_3456_7027);
-        assert_eq!(Entry::table(PhysAddr::of_frame(FRAME), Privilege::Kernel).0, 0x12_3456_7023);
+        assert_eq!(Entry::table(PhysAddr::of_frame(Frame::new(FRAME)), Privilege::User).0, 0x12_3456_7027);
+        assert_eq!(Entry::table(PhysAddr::of_frame(Frame::new(FRAME)), Privilege::Kernel).0, 0x12_3456_7023);
         assert_eq!(user(small, Protection::Read, memory), 0x8000_0012_3456_7065);
         assert_eq!(user(small, Protection::ReadWrite, memory), 0x8000_0012_3456_7067);
         assert_eq!(user(small, Protection::ReadExecute, memory), 0x0000_0012_3456_7065);
         assert_eq!(user(PageSize::Large, Protection::Read, memory), 0x8000_0012_3456_70e5);
         assert_eq!(user(small, Protection::ReadWrite, Caching::Uncached), 0x8000_0012_3456_707f);
-        let kernel = Entry::leaf(FRAME, PageSize::Huge, Protection::ReadWrite, memory, Privilege::Kernel);
+        let kernel =
+            Entry::leaf(Frame::new(FRAME), PageSize::Huge, Protection::ReadWrite, memory, Privilege::Kernel);
         assert_eq!(kernel.0, 0x8000_0012_3456_71e3);
     }
 
@@ -250,10 +251,10 @@ mod tests {
             privilege in prop::sample::select(&[Privilege::User, Privilege::Kernel]),
         ) {
             let frame = unit * size.frames();
-            let entry = Entry::leaf(frame, size, protection, caching, privilege);
-            let expected = Meaning::Leaf { frame, protection, caching };
+            let entry = Entry::leaf(Frame::new(frame), size, protection, caching, privilege);
+            let expected = Meaning::Leaf { frame: Frame::new(frame), protection, caching };
             prop_assert_eq!(entry.meaning(leaf_level(size)), expected);
-            let at = PhysAddr::of_frame(frame);
+            let at = PhysAddr::of_frame(Frame::new(frame));
             let table = Entry::table(at, privilege);
             prop_assert_eq!(table.meaning(leaf_level(size) + 1), Meaning::Table(at));
         }
@@ -262,8 +263,8 @@ mod tests {
         fn any_word_means_something(word: u64, level in 1..=ROOT_LEVEL) {
             match Entry(word).meaning(level) {
                 Meaning::Empty => prop_assert_eq!(word & 1, 0),
-                Meaning::Table(table) => prop_assert!(level > 1 && table.frame() < FRAMES_END),
-                Meaning::Leaf { frame, .. } => prop_assert!(frame < FRAMES_END),
+                Meaning::Table(table) => prop_assert!(level > 1 && table.frame() < Frame::new(FRAMES_END)),
+                Meaning::Leaf { frame, .. } => prop_assert!(frame < Frame::new(FRAMES_END)),
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Physical addresses of memory, which are not to be taken for anything else that is a number: virtual
-//! addresses, numbers of frames, and device registers, which are reached otherwise, are plain words.
+//! Physical addresses of memory, and frames of it: neither is to be taken for the other, nor for anything
+//! else that is a number. Device registers, which are reached otherwise, are plain words.
 
 use core::ops::Add;
 use nom_abi::memory::FRAME_SHIFT;
@@ -24,8 +24,8 @@ impl PhysAddr {
     }
 
     /// Where a frame begins.
-    pub const fn of_frame(frame: u64) -> PhysAddr {
-        PhysAddr(frame << FRAME_SHIFT)
+    pub const fn of_frame(frame: Frame) -> PhysAddr {
+        PhysAddr(frame.0 << FRAME_SHIFT)
     }
 
     /// What processors and devices are told.
@@ -33,9 +33,9 @@ impl PhysAddr {
         self.0
     }
 
-    /// Number of the frame that it lies in.
-    pub const fn frame(self) -> u64 {
-        self.0 >> FRAME_SHIFT
+    /// The frame that it lies in.
+    pub const fn frame(self) -> Frame {
+        Frame(self.0 >> FRAME_SHIFT)
     }
 }
 
@@ -44,5 +44,37 @@ impl Add<u64> for PhysAddr {
     #[inline(always)]
     fn add(self, bytes: u64) -> PhysAddr {
         PhysAddr(self.0 + bytes)
+    }
+}
+
+/// A frame: 4 KiB of memory, or of what lies where memory could. How many there are is a plain number:
+///
+/// ```compile_fail,E0308
+/// use nom_kernel_pure::machine::{Frame, PhysicalMemory};
+/// fn zero(memory: &mut impl PhysicalMemory, frame: Frame, count: u64) {
+///     memory.zero_frames(count, frame);
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Frame(u64);
+
+impl Frame {
+    /// The one with this number, as applications and page tables call it; whether there is one is not said.
+    pub const fn new(number: u64) -> Frame {
+        Frame(number)
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl Add<u64> for Frame {
+    type Output = Frame;
+    #[inline(always)]
+    fn add(self, frames: u64) -> Frame {
+        Frame(self.0 + frames)
     }
 }

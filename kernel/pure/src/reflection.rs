@@ -4,12 +4,12 @@
 //! The page that is told where such a call was is pinned: it counts one mapping more, so it stays its owner's
 //! until the reflection ends.
 
-use crate::events::check_code;
 use crate::frames::Owner;
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::{Machine, PhysAddr, Reflection};
 use crate::paging::Caching;
+use crate::space::UserAddr;
 use crate::syscalls::{Caller, Reply};
 use nom_abi::error::{Error, Result};
 use nom_abi::image::flag;
@@ -22,11 +22,9 @@ impl<M: Machine> Kernel<'_, M> {
         if self.record(app).flags & flag::MAKES_CODE == 0 {
             return Err(Error::NotPermitted);
         }
-        let reflection = if entry == 0 {
-            None
-        } else {
-            check_code(entry)?;
-            Some(Reflection { entry, word: self.pin_word(app, word)? })
+        let reflection = match entry {
+            0 => None,
+            _ => Some(Reflection { entry: UserAddr::code(entry)?, word: self.pin_word(app, word)? }),
         };
         self.end_reflection(core, app);
         self.context(core, app).reflection = reflection;
@@ -40,7 +38,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Error::Misaligned);
         }
         let space = self.applications[app].space.ok_or(Error::WrongState)?;
-        let leaf = space.translate(&self.machine, address).ok_or(Error::BadPointer)?;
+        let leaf = space.translate(&self.machine, UserAddr::pointer(address)?).ok_or(Error::BadPointer)?;
         if !leaf.protection.writable() || leaf.caching == Caching::Uncached {
             return Err(Error::BadPointer);
         }

@@ -3,7 +3,7 @@
 use crate::events::{Fault, PAGE_FAULT};
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
-use crate::machine::{Level, Machine};
+use crate::machine::{Level, Machine, UserAddr};
 use crate::symbols::Call;
 use core::fmt;
 use nom_abi::layout::{STACK_WINDOW, WINDOW_BYTES};
@@ -91,7 +91,9 @@ impl<M: Machine> Kernel<'_, M> {
                 (self.applications[app].place.image, self.bundle.run(self.record(app).symbols));
             self.error(format_args!("{}", Call { depth, address, base, table }));
             let mut words = [0; 16];
-            if !frame.is_multiple_of(8) || space.read_user(&self.machine, frame, &mut words).is_err() {
+            let place = UserAddr::pointer(frame);
+            let read = place.and_then(|place| space.read_user(&self.machine, place, &mut words));
+            if !frame.is_multiple_of(8) || read.is_err() {
                 return;
             }
             let [next, caller] =

@@ -11,7 +11,7 @@ mod tests;
 mod user;
 
 use crate::frames::Frames;
-use crate::machine::{PhysAddr, PhysicalMemory};
+use crate::machine::{Frame, PhysAddr, PhysicalMemory};
 use crate::means::Means;
 use crate::paging::{Caching, ENTRIES, Entry, FRAMES_END, Meaning, ROOT_LEVEL, leaf_size};
 use core::ops::Range;
@@ -20,6 +20,7 @@ use nom_abi::layout::{APPLICATION_END, USER_END, USER_START};
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::{Error, PageSize, Protection};
 pub(crate) use tables::{Part, entry_address};
+pub use user::UserAddr;
 
 /// Most pages that one call concerns, so that it does not keep others waiting.
 pub const PAGES_MAX: u64 = 512;
@@ -71,7 +72,7 @@ pub struct Mapping {
     /// First address.
     pub address: u64,
     /// First frame; neither it nor the frames after it need be memory.
-    pub frame: u64,
+    pub frame: Frame,
     /// Size of each page.
     pub size: PageSize,
     /// Number of pages.
@@ -87,11 +88,11 @@ impl Mapping {
     /// frames.
     fn range(&self, bounds: Bounds) -> Result<Range<u64>> {
         let range = bounds.pages(self.address, self.size, self.count)?;
-        if !self.frame.is_multiple_of(self.size.frames()) {
+        if !self.frame.number().is_multiple_of(self.size.frames()) {
             return Err(Error::Misaligned);
         }
         let frames = (range.end - range.start) / FRAME_BYTES;
-        match self.frame.checked_add(frames) {
+        match self.frame.number().checked_add(frames) {
             Some(end) if end <= FRAMES_END => Ok(range),
             _ => Err(Error::Overflow),
         }
@@ -104,7 +105,7 @@ pub struct Leaf {
     /// First address.
     pub address: u64,
     /// First frame.
-    pub frame: u64,
+    pub frame: Frame,
     /// Its size.
     pub size: PageSize,
     /// What user code may do there.
@@ -162,14 +163,9 @@ impl Space {
 
     /// Changes what user code may do with every page in a range of [`Bounds`]. Errors: InvalidArgument (more
     /// than [`PAGES_MAX`] pages), NotMapped (a page is not mapped, or only a part of it is in the range).
-    pub fn protect(
-        self,
-        memory: &mut impl PhysicalMemory,
-        range: Range<u64>,
-        protection: Protection,
-    ) -> Result<()> {
+    pub fn protect(self, memory: &mut impl PhysicalMemory, range: Range<u64>, to: Protection) -> Result<()> {
         tables::check_mapped(memory, Part::of_space(self.root, &range), 0)?;
-        tables::protect(memory, Part::of_space(self.root, &range), protection);
+        tables::protect(memory, Part::of_space(self.root, &range), to);
         Ok(())
     }
 
@@ -197,12 +193,9 @@ impl Space {
         Ok(())
     }
 
-    /// The page that `address` is mapped in, if it is in user space and mapped.
-    pub fn translate(self, memory: &impl PhysicalMemory, address: u64) -> Option<Leaf> {
-        if address >= USER_END {
-            return None;
-        }
-        let (mut table, mut level) = (self.root, ROOT_LEVEL);
+    /// The page that `address` is mapped in, if it is.
+    pub fn translate(self, memory: &impl PhysicalMemory, address: UserAddr) -> Option<Leaf> {
+        let (mut table, mut level, address) = (self.root, ROOT_LEVEL, address.word());
         loop {
             let entry = Entry(memory.read(entry_address(table, crate::paging::index(address, level))));
             match entry.meaning(level) {

@@ -2,14 +2,13 @@
 
 use crate::contexts::Grant;
 use crate::cores::beginning;
-use crate::events::{check_code, check_stack};
 use crate::frames::{BLOCK_FRAMES, Colour, Owner, Pages, Search};
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
-use crate::machine::{Level, Machine};
+use crate::machine::{Frame, Level, Machine};
 use crate::paging::Caching;
 use crate::report::REPORT_BYTES;
-use crate::space::{Bounds, Mapping, PAGES_MAX};
+use crate::space::{Bounds, Mapping, PAGES_MAX, UserAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::ApplicationState;
 use nom_abi::error::{Error, Result, encode};
@@ -123,7 +122,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         if length > CONSOLE_BYTES_MAX {
             return Err(Error::InvalidArgument);
         }
-        let space = self.space_of(core, app)?;
+        let (space, address) = (self.space_of(core, app)?, UserAddr::pointer(address)?);
         let mut buffer = [0; 256];
         let count = buffer.len().min(length as usize);
         let bytes = &mut buffer[..count];
@@ -175,30 +174,30 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
             self.context(core, app).unfinished = Some(grant);
             return Ok(Reply::Unfinished);
         };
-        self.frames.pass_on(program, grants, frame, size, count)?;
         let pages = Pages { frame, size, count };
+        self.frames.pass_on(program, grants, pages)?;
         if self.iommu(app, |iommu, by| iommu.map(by, app, pages)).is_err() {
-            self.release_grant(app, frame, size, count)?;
+            self.release_grant(app, pages)?;
             return Err(Error::OutOfMemory);
         }
         self.publish_memory(app);
-        Ok(Reply::Value(frame))
+        Ok(Reply::Value(frame.number()))
     }
 
     fn memory_release(&mut self, Caller { app, .. }: Caller<'_>, asked: MemoryRelease) -> Result<Reply> {
         let MemoryRelease { frame, page_size, count } = asked;
         let size = PageSize::from_code(page_size)?;
         frames_of(size, count)?;
-        self.release_grant(app, frame, size, count)?;
+        self.release_grant(app, Pages { frame: Frame::new(frame), size, count })?;
         self.publish_memory(app);
         Ok(Reply::DONE)
     }
 
     /// Takes a grant back, also from the application's devices. The kernel's lock is held, so nobody can be
     /// given the frames before the devices have lost them.
-    fn release_grant(&mut self, app: AppId, frame: u64, size: PageSize, count: u64) -> Result<()> {
+    fn release_grant(&mut self, app: AppId, pages: Pages) -> Result<()> {
+        let Pages { frame, size, count } = pages;
         self.frames.release(Owner::grants(app), frame, size, count)?;
-        let pages = Pages { frame, size, count };
         if let Err(error) = self.devices.iommu.unmap(&mut self.machine, app, pages) {
             // A device may still reach them: nobody gets them any more.
             self.frames.claim(Owner::KERNEL, frame, count * size.frames())?;
@@ -218,7 +217,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     fn memory_map(&mut self, Caller { core, app, .. }: Caller<'_>, asked: MemoryMap) -> Result<Reply> {
         let MemoryMap { address, frame, page_size, count, protection } = asked;
-        let size = PageSize::from_code(page_size)?;
+        let (size, frame) = (PageSize::from_code(page_size)?, Frame::new(frame));
         let protection = self.protection(app, protection)?;
         let mapping = Mapping { address, frame, size, count, protection, caching: Caching::WriteBack };
         Bounds::APPLICATION.pages(address, size, count)?;
@@ -259,8 +258,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
 
     fn core_acquire(&mut self, Caller { app, .. }: Caller<'_>, asked: CoreAcquire) -> Result<Reply> {
         let CoreAcquire { entry, stack_top, argument, hint } = asked;
-        check_code(entry)?;
-        check_stack(stack_top)?;
+        let (entry, stack_top) = (UserAddr::code(entry)?, UserAddr::stack(stack_top)?);
         let held = self.applications[app].cores;
         let all = u64::MAX >> (64 - self.cores.len());
         if held.count_ones() >= self.record(app).cores_max || held == all {

@@ -2,7 +2,7 @@
 
 use crate::frames::{BlockInfo, FrameInfo, Frames};
 use crate::ids::{AppId, CoreId};
-use crate::machine::{PhysAddr, PhysicalMemory};
+use crate::machine::{Frame, PhysAddr, PhysicalMemory, UserAddr};
 use nom_abi::memory::FRAME_BYTES;
 use proptest::test_runner::Config;
 use std::collections::BTreeMap;
@@ -78,8 +78,8 @@ impl FakeMemory {
     }
 
     /// Fills frames with zeros.
-    pub fn zero_frames(&mut self, frame: u64, count: u64) {
-        for frame in frame..frame + count {
+    pub fn zero_frames(&mut self, frame: Frame, count: u64) {
+        for frame in frame.number()..frame.number() + count {
             self.frame(frame).fill(0);
         }
     }
@@ -102,7 +102,7 @@ impl PhysicalMemory for FakeMemory {
         self.write_bytes(address.word(), bytes);
     }
 
-    fn zero_frames(&mut self, frame: u64, count: u64) {
+    fn zero_frames(&mut self, frame: Frame, count: u64) {
         self.zero_frames(frame, count);
     }
 }
@@ -138,6 +138,11 @@ pub fn effort<T>(full: T, interpreted: T) -> T {
 /// Settings of a property test: `cases` of them, and no files written.
 pub fn cases(cases: u32) -> Config {
     Config { cases: effort(cases, 3), failure_persistence: None, ..Config::default() }
+}
+
+/// A pointer of an application's.
+pub fn user(word: u64) -> UserAddr {
+    UserAddr::pointer(word).expect("it is in user space")
 }
 
 /// The core with this number.

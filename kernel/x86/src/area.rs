@@ -74,7 +74,7 @@ pub fn reflect(reflection: Option<Reflection>) {
     // SAFETY: 1. The block is static. 2. `reflected` is atomics, and apart from the area.
     let reflected = unsafe { &(*block).reflected };
     let below = if let Some(Reflection { entry, word }) = reflection {
-        reflected.entry.store(entry, Relaxed);
+        reflected.entry.store(entry.word(), Relaxed);
         reflected.word.store(direct(word), Relaxed);
         APPLICATION_END
     } else {

@@ -118,7 +118,7 @@ impl Mapper<'_> {
             let sizes = PageSize::ALL.into_iter().filter(|size| *size <= self.largest);
             let size = sizes.rev().find(fits).expect("ranges are whole frames");
             let entry = self.entry(address, paging::leaf_level(size));
-            let (frame, caching) = (physical / FRAME_BYTES, Caching::WriteBack);
+            let (frame, caching) = (PhysAddr::new(physical).frame(), Caching::WriteBack);
             self.memory.write(entry, Entry::leaf(frame, size, protection, caching, Privilege::Kernel).0);
             address += size.bytes();
             physical += size.bytes();
@@ -191,7 +191,7 @@ pub fn ensure_device(address: u64) {
     let mut mapper = Mapper { memory, early, root: kernel_root(), largest: size };
     let entry = mapper.entry(DEVICE_MAP + address, paging::leaf_level(size));
     if mapper.memory.read(entry) == Entry::EMPTY.0 {
-        let frame = address / size.bytes() * size.frames();
+        let frame = PhysAddr::new(address - address % size.bytes()).frame();
         let how = (Protection::ReadWrite, Caching::Uncached);
         mapper.memory.write(entry, Entry::leaf(frame, size, how.0, how.1, Privilege::Kernel).0);
         SPARE.store(mapper.early.next, Relaxed);

@@ -5,7 +5,7 @@ use crate::mapping;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_abi::layout::{DEVICE_MAP, DIRECT_MAP};
 use nom_abi::memory::FRAME_BYTES;
-use nom_kernel_pure::machine::{PhysAddr, PhysicalMemory, Registers};
+use nom_kernel_pure::machine::{Frame, PhysAddr, PhysicalMemory, Registers};
 
 /// End of the memory that the direct map covers; 1 GiB while the boot page tables are in use.
 static END: AtomicU64 = AtomicU64::new(1 << 30);
@@ -135,7 +135,7 @@ impl PhysicalMemory for Physical {
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
-    fn zero_frames(&mut self, frame: u64, count: u64) {
+    fn zero_frames(&mut self, frame: Frame, count: u64) {
         let bytes = count * FRAME_BYTES;
         // SAFETY: mapped, by `at`; the frames are the caller's.
         unsafe { at(PhysAddr::of_frame(frame), bytes).write_bytes(0, bytes as usize) }

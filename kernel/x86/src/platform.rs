@@ -6,7 +6,7 @@ use crate::{apic, area, clock, control, cpu, mapping, serial, shootdown, vector_
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nom_kernel_pure::ids::CoreId;
-use nom_kernel_pure::machine::{Level, Machine, PhysAddr, Reflection, Segment};
+use nom_kernel_pure::machine::{Frame, Level, Machine, PhysAddr, Reflection, Segment};
 
 /// All of the machine: its memory and registers, and what processors do.
 pub type Platform = Physical;
@@ -66,15 +66,15 @@ impl Machine for Platform {
         shootdown::ask(root, true);
     }
 
-    fn reset_state(&mut self, frame: u64) {
+    fn reset_state(&mut self, frame: Frame) {
         vector_state::reset(frame);
     }
 
-    fn save_state(&mut self, frame: u64) {
+    fn save_state(&mut self, frame: Frame) {
         vector_state::save(frame);
     }
 
-    fn load_state(&mut self, frame: u64) {
+    fn load_state(&mut self, frame: Frame) {
         vector_state::load(frame);
     }
 

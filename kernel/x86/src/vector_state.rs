@@ -5,7 +5,7 @@ use crate::cpu::{self, msr};
 use crate::memory::direct;
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use nom_kernel_pure::machine::{PhysAddr, Segment};
+use nom_kernel_pure::machine::{Frame, PhysAddr, Segment};
 
 /// x87, SSE, AVX and AVX-512; AMX's tiles would not fit in a frame.
 const WANTED: u64 = 0xe7;
@@ -27,12 +27,12 @@ pub fn init(features: &cpu::Features) {
     XSAVE.store(features.xsave, Relaxed);
 }
 
-fn pointer(frame: u64) -> *mut u64 {
+fn pointer(frame: Frame) -> *mut u64 {
     direct(PhysAddr::of_frame(frame)) as *mut u64
 }
 
 /// Makes `frame` the state of a computation that has not begun.
-pub fn reset(frame: u64) {
+pub fn reset(frame: Frame) {
     let state = pointer(frame);
     // SAFETY: the frame is the kernel's and mapped; the offsets are inside it.
     unsafe {
@@ -43,7 +43,7 @@ pub fn reset(frame: u64) {
 }
 
 /// Stores this core's state in `frame`.
-pub fn save(frame: u64) {
+pub fn save(frame: Frame) {
     let state = pointer(frame);
     // SAFETY: the frame is the kernel's, mapped, and large enough (`init` checked).
     unsafe {
@@ -59,7 +59,7 @@ pub fn save(frame: u64) {
 }
 
 /// Loads this core's state from `frame`, which `reset` or `save` filled.
-pub fn load(frame: u64) {
+pub fn load(frame: Frame) {
     let state = pointer(frame);
     // SAFETY: the frame is the kernel's and holds a valid state; the bases were canonical when saved.
     unsafe {

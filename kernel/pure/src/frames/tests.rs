@@ -65,29 +65,29 @@ fn adding_memory_twice_adds_it_once() {
     assert_eq!(frames.add_free(0..1024), 424);
     assert_eq!(frames.add_free(0..u64::MAX), 1024);
     assert_eq!((frames.free(), frames.total()), (2048, 2048));
-    assert_eq!(frames.allocate(A, Large, 4, None), Ok(0));
+    assert_eq!(frames.allocate(A, Large, 4, None), Ok(Frame::new(0)));
 }
 
 #[test]
 fn single_frames_fill_split_blocks_before_free_ones() {
     with_memory(0..2048, |frames| {
-        frames.claim(A, 700, 1).unwrap();
+        frames.claim(A, Frame::new(700), 1).unwrap();
         for expected in (512..700).chain(701..1024) {
-            assert_eq!(frames.allocate(A, Small, 1, None), Ok(expected));
+            assert_eq!(frames.allocate(A, Small, 1, None), Ok(Frame::new(expected)));
         }
-        assert_eq!(frames.allocate(A, Small, 1, None), Ok(0));
-        assert_eq!(frames.allocate(A, Large, 2, None), Ok(1024));
+        assert_eq!(frames.allocate(A, Small, 1, None), Ok(Frame::new(0)));
+        assert_eq!(frames.allocate(A, Large, 2, None), Ok(Frame::new(1024)));
     });
 }
 
 #[test]
 fn a_frame_given_back_is_found_again() {
     with_memory(0..1024, |frames| {
-        assert_eq!(frames.allocate(A, Small, 1024, None), Ok(0));
-        frames.release(A, 1000, Small, 1).unwrap();
-        frames.release(A, 3, Small, 1).unwrap();
-        assert_eq!(frames.allocate(B, Small, 1, None), Ok(3));
-        assert_eq!(frames.allocate(B, Small, 1, None), Ok(1000));
+        assert_eq!(frames.allocate(A, Small, 1024, None), Ok(Frame::new(0)));
+        frames.release(A, Frame::new(1000), Small, 1).unwrap();
+        frames.release(A, Frame::new(3), Small, 1).unwrap();
+        assert_eq!(frames.allocate(B, Small, 1, None), Ok(Frame::new(3)));
+        assert_eq!(frames.allocate(B, Small, 1, None), Ok(Frame::new(1000)));
         assert_eq!(frames.allocate(B, Small, 1, None), Err(Error::OutOfMemory));
     });
 }
@@ -95,15 +95,15 @@ fn a_frame_given_back_is_found_again() {
 #[test]
 fn what_is_given_back_below_a_full_part_is_found_again() {
     with_memory(0..2048, |frames| {
-        (0..1024).for_each(|frame| assert_eq!(frames.allocate(A, Small, 1, None), Ok(frame)));
+        (0..1024).for_each(|frame| assert_eq!(frames.allocate(A, Small, 1, None), Ok(Frame::new(frame))));
         frames.allocate(A, Large, 2, None).unwrap();
         assert_eq!(frames.allocate(A, Small, 1, None), Err(Error::OutOfMemory));
-        frames.release(A, 7, Small, 1).unwrap();
-        assert_eq!(frames.allocate(A, Small, 1, None), Ok(7));
-        frames.release(A, 8, Small, 600).unwrap();
+        frames.release(A, Frame::new(7), Small, 1).unwrap();
+        assert_eq!(frames.allocate(A, Small, 1, None), Ok(Frame::new(7)));
+        frames.release(A, Frame::new(8), Small, 600).unwrap();
         assert_eq!(frames.allocate(A, Large, 1, None), Err(Error::OutOfMemory));
-        frames.release(A, 1024, Large, 1).unwrap();
-        assert_eq!(frames.allocate(A, Large, 1, None), Ok(1024));
+        frames.release(A, Frame::new(1024), Large, 1).unwrap();
+        assert_eq!(frames.allocate(A, Large, 1, None), Ok(Frame::new(1024)));
     });
 }
 
@@ -111,11 +111,11 @@ fn what_is_given_back_below_a_full_part_is_found_again() {
 fn a_huge_unit_starts_at_its_own_size() {
     let huge = Huge.frames();
     with_memory(512..3 * huge, |frames| {
-        frames.claim(B, huge + 5, 1).unwrap();
+        frames.claim(B, Frame::new(huge + 5), 1).unwrap();
         assert_eq!(frames.allocate(A, Huge, 2, None), Err(Error::OutOfMemory));
-        assert_eq!(frames.allocate(A, Huge, 1, None), Ok(2 * huge));
+        assert_eq!(frames.allocate(A, Huge, 1, None), Ok(Frame::new(2 * huge)));
         assert_eq!(frames.unit(3 * huge - 1), Unit { owner: A, frame: 2 * huge, size: Huge, maps: 0 });
-        assert_eq!(frames.release(A, 2 * huge, Large, 512), Err(Error::NotGranted));
+        assert_eq!(frames.release(A, Frame::new(2 * huge), Large, 512), Err(Error::NotGranted));
         assert_eq!(frames.release_all(A), huge);
     });
 }
@@ -126,18 +126,18 @@ fn a_block_is_whole_again_when_its_last_frame_comes_back() {
         let first = frames.allocate(A, Small, 1, None).unwrap();
         assert_eq!(frames.allocate(A, Large, 1, None), Err(Error::OutOfMemory));
         frames.release(A, first, Small, 1).unwrap();
-        assert_eq!(frames.allocate(A, Large, 1, None), Ok(0));
+        assert_eq!(frames.allocate(A, Large, 1, None), Ok(Frame::new(0)));
     });
 }
 
 #[test]
 fn a_run_may_cross_blocks_when_it_must() {
     with_memory(0..1024, |frames| {
-        frames.claim(B, 0, 300).unwrap();
-        frames.claim(B, 900, 100).unwrap();
-        assert_eq!(frames.allocate(A, Small, 600, None), Ok(300));
+        frames.claim(B, Frame::new(0), 300).unwrap();
+        frames.claim(B, Frame::new(900), 100).unwrap();
+        assert_eq!(frames.allocate(A, Small, 600, None), Ok(Frame::new(300)));
         assert_eq!(frames.allocate(A, Small, 25, None), Err(Error::OutOfMemory));
-        assert_eq!(frames.allocate(A, Small, 24, None), Ok(1000));
+        assert_eq!(frames.allocate(A, Small, 24, None), Ok(Frame::new(1000)));
     });
 }
 
@@ -146,12 +146,12 @@ fn colours_are_exhausted_one_by_one() {
     with_memory(100..1024, |frames| {
         let colour = Some(Colour { index: 5, count: 16 });
         for frame in (101..1024).step_by(16) {
-            assert_eq!(frames.allocate(A, Small, 1, colour), Ok(frame));
+            assert_eq!(frames.allocate(A, Small, 1, colour), Ok(Frame::new(frame)));
         }
         assert_eq!(frames.allocate(A, Small, 1, colour), Err(Error::OutOfMemory));
-        assert_eq!(frames.allocate(A, Small, 1, Some(Colour { index: 6, count: 16 })), Ok(102));
-        frames.release(A, 117, Small, 1).unwrap();
-        assert_eq!(frames.allocate(A, Small, 1, colour), Ok(117));
+        assert_eq!(frames.allocate(A, Small, 1, Some(Colour { index: 6, count: 16 })), Ok(Frame::new(102)));
+        frames.release(A, Frame::new(117), Small, 1).unwrap();
+        assert_eq!(frames.allocate(A, Small, 1, colour), Ok(Frame::new(117)));
     });
 }
 
@@ -175,7 +175,7 @@ fn a_colour_is_one_of_those_there_are_and_for_one_frame() {
 }
 
 /// Allocates from split blocks, four of them at a time: the answer, and how often there was none yet.
-fn in_pieces(frames: &mut Frames<'_>, count: u64, colour: Option<Colour>) -> (Result<u64>, usize) {
+fn in_pieces(frames: &mut Frames<'_>, count: u64, colour: Option<Colour>) -> (Result<Frame>, usize) {
     let mut search = Search::new(Small, count, colour).unwrap();
     let mut again = 0;
     loop {
@@ -190,15 +190,15 @@ fn in_pieces(frames: &mut Frames<'_>, count: u64, colour: Option<Colour>) -> (Re
 fn a_search_in_fragmented_memory_looks_at_so_much_at_a_time() {
     const END: u64 = 40 * BLOCK_FRAMES;
     with_memory(0..END, |frames| {
-        (0..END).step_by(2).for_each(|frame| frames.claim(B, frame, 1).unwrap());
+        (0..END).step_by(2).for_each(|frame| frames.claim(B, Frame::new(frame), 1).unwrap());
         for (count, colour) in [(2, None), (512, None), (1, Some(Colour { index: 0, count: 16 }))] {
             let (result, again) = in_pieces(frames, count, colour);
             assert_eq!(result, Err(Error::OutOfMemory));
             assert!((9..20).contains(&again), "{count} frames are looked for in {again} pieces");
         }
         assert_eq!((frames.free(), frames.held(A)), (END / 2, 0));
-        frames.release(B, END - 4, Small, 1).unwrap();
-        assert_eq!(in_pieces(frames, 3, None).0, Ok(END - 5));
+        frames.release(B, Frame::new(END - 4), Small, 1).unwrap();
+        assert_eq!(in_pieces(frames, 3, None).0, Ok(Frame::new(END - 5)));
     });
 }
 
@@ -208,15 +208,15 @@ fn what_is_taken_between_two_pieces_of_a_search_is_not_found() {
     let middle = 4 * BLOCK_FRAMES;
     for is_taken in [false, true] {
         with_memory(0..2 * middle, |frames| {
-            frames.claim(B, 0, middle - 1).unwrap();
-            frames.claim(B, middle + 1, middle - 1).unwrap();
+            frames.claim(B, Frame::new(0), middle - 1).unwrap();
+            frames.claim(B, Frame::new(middle + 1), middle - 1).unwrap();
             let mut search = Search::new(Small, 2, None).unwrap();
             // One block with something free, not two.
             assert_eq!(frames.allocate_piece(A, &mut search, BLOCK_FRAMES + 100), Ok(None));
             if is_taken {
-                frames.claim(B, middle - 1, 1).unwrap();
+                frames.claim(B, Frame::new(middle - 1), 1).unwrap();
             }
-            let expected = if is_taken { Err(Error::OutOfMemory) } else { Ok(Some(middle - 1)) };
+            let expected = if is_taken { Err(Error::OutOfMemory) } else { Ok(Some(Frame::new(middle - 1))) };
             assert_eq!(frames.allocate_piece(A, &mut search, u64::MAX), expected);
         });
     }
@@ -225,16 +225,16 @@ fn what_is_taken_between_two_pieces_of_a_search_is_not_found() {
 #[test]
 fn a_unit_is_given_back_as_it_was_given() {
     with_memory(0..1536, |frames| {
-        assert_eq!(frames.allocate(A, Large, 1, None), Ok(0));
-        assert_eq!(frames.allocate(A, Small, 512, None), Ok(512));
-        assert_eq!(frames.release(A, 0, Small, 1), Err(Error::NotGranted));
-        assert_eq!(frames.release(A, 512, Large, 1), Err(Error::NotGranted));
-        assert_eq!(frames.release(B, 0, Large, 1), Err(Error::NotGranted));
-        assert_eq!(frames.release(A, 1023, Small, 2), Err(Error::NotGranted));
-        assert_eq!(frames.release(A, 1, Large, 1), Err(Error::Misaligned));
-        assert_eq!(frames.release(A, 0, Small, 0), Err(Error::InvalidArgument));
-        assert_eq!(frames.release(A, 1, Small, u64::MAX), Err(Error::Overflow));
-        assert_eq!(frames.release(A, 0, Huge, u64::MAX), Err(Error::Overflow));
+        assert_eq!(frames.allocate(A, Large, 1, None), Ok(Frame::new(0)));
+        assert_eq!(frames.allocate(A, Small, 512, None), Ok(Frame::new(512)));
+        assert_eq!(frames.release(A, Frame::new(0), Small, 1), Err(Error::NotGranted));
+        assert_eq!(frames.release(A, Frame::new(512), Large, 1), Err(Error::NotGranted));
+        assert_eq!(frames.release(B, Frame::new(0), Large, 1), Err(Error::NotGranted));
+        assert_eq!(frames.release(A, Frame::new(1023), Small, 2), Err(Error::NotGranted));
+        assert_eq!(frames.release(A, Frame::new(1), Large, 1), Err(Error::Misaligned));
+        assert_eq!(frames.release(A, Frame::new(0), Small, 0), Err(Error::InvalidArgument));
+        assert_eq!(frames.release(A, Frame::new(1), Small, u64::MAX), Err(Error::Overflow));
+        assert_eq!(frames.release(A, Frame::new(0), Huge, u64::MAX), Err(Error::Overflow));
         assert_eq!(frames.held(A), 1024);
     });
 }
@@ -243,23 +243,23 @@ fn a_unit_is_given_back_as_it_was_given() {
 fn pages_count_on_the_unit_that_they_lie_on() {
     with_memory(0..1024, |frames| {
         frames.allocate(A, Large, 1, None).unwrap();
-        frames.reference(A, 0, Large, 1).unwrap();
-        frames.reference(A, 100, Small, 3).unwrap();
+        frames.reference(A, Frame::new(0), Large, 1).unwrap();
+        frames.reference(A, Frame::new(100), Small, 3).unwrap();
         assert_eq!(frames.unit(511), Unit { owner: A, frame: 0, size: Large, maps: 4 });
-        frames.dereference(0, Large, 1);
-        assert_eq!(frames.release(A, 0, Large, 1), Err(Error::StillMapped));
-        frames.dereference(100, Small, 3);
-        assert_eq!(frames.release(A, 0, Large, 1), Ok(()));
+        frames.dereference(Frame::new(0), Large, 1);
+        assert_eq!(frames.release(A, Frame::new(0), Large, 1), Err(Error::StillMapped));
+        frames.dereference(Frame::new(100), Small, 3);
+        assert_eq!(frames.release(A, Frame::new(0), Large, 1), Ok(()));
     });
 }
 
 #[test]
 fn a_large_page_needs_a_large_unit() {
     with_memory(0..1024, |frames| {
-        assert_eq!(frames.allocate(A, Small, 512, None), Ok(0));
-        assert_eq!(frames.reference(A, 0, Large, 1), Err(Error::NotGranted));
-        assert_eq!(frames.reference(A, 0, Small, 512), Ok(()));
-        assert_eq!(frames.reference(A, 0, Small, 513), Err(Error::NotGranted));
+        assert_eq!(frames.allocate(A, Small, 512, None), Ok(Frame::new(0)));
+        assert_eq!(frames.reference(A, Frame::new(0), Large, 1), Err(Error::NotGranted));
+        assert_eq!(frames.reference(A, Frame::new(0), Small, 512), Ok(()));
+        assert_eq!(frames.reference(A, Frame::new(0), Small, 513), Err(Error::NotGranted));
         assert_eq!(frames.unit(0).maps, 1);
     });
 }
@@ -269,10 +269,10 @@ fn a_frame_cannot_be_mapped_more_often_than_can_be_counted() {
     with_memory(0..512, |frames| {
         frames.allocate(A, Small, 2, None).unwrap();
         frames.frames[1] = FrameInfo::new(A, FrameInfo::MAPS_MAX);
-        assert_eq!(frames.reference(A, 0, Small, 2), Err(Error::TableFull));
+        assert_eq!(frames.reference(A, Frame::new(0), Small, 2), Err(Error::TableFull));
         assert_eq!((frames.unit(0).maps, frames.unit(1).maps), (0, FrameInfo::MAPS_MAX));
-        frames.dereference(1, Small, 1);
-        assert_eq!(frames.reference(A, 0, Small, 2), Ok(()));
+        frames.dereference(Frame::new(1), Small, 1);
+        assert_eq!(frames.reference(A, Frame::new(0), Small, 2), Ok(()));
         assert_eq!(frames.unit(1).owner, A);
     });
 }
@@ -280,9 +280,9 @@ fn a_frame_cannot_be_mapped_more_often_than_can_be_counted() {
 #[test]
 fn device_registers_count_nothing() {
     with_memory(512..1024, |frames| {
-        frames.dereference(0, Large, 1);
-        frames.dereference(1 << 30, Small, 7);
-        assert_eq!(frames.reference(A, 0, Large, 1), Err(Error::NotGranted));
+        frames.dereference(Frame::new(0), Large, 1);
+        frames.dereference(Frame::new(1 << 30), Small, 7);
+        assert_eq!(frames.reference(A, Frame::new(0), Large, 1), Err(Error::NotGranted));
     });
 }
 
@@ -301,7 +301,7 @@ fn what_is_passed_on_is_what_was_held_and_no_more() {
         for (size, count) in [(Small, 3), (Large, 2)] {
             let frame = frames.allocate(A, size, count, None).unwrap();
             let free = frames.free();
-            assert_eq!(frames.pass_on(A, B, frame, size, count), Ok(()));
+            assert_eq!(frames.pass_on(A, B, Pages { frame, size, count }), Ok(()));
             let passed = count * size.frames();
             assert_eq!((frames.held(A), frames.held(B), frames.free()), (0, passed, free));
             assert_eq!(frames.release(B, frame, size, count), Ok(()));
@@ -319,7 +319,7 @@ fn large_units_of_others_outlive_a_dead_application() {
         assert!(at[0] < at[1] && at[2] < at[3]);
         assert_eq!(frames.release_all(A), huge + Large.frames());
         assert_eq!((frames.held(A), frames.held(B)), (0, huge + Large.frames()));
-        assert_eq!([at[0], at[2]].map(|frame| frames.unit(frame).owner), [B; 2]);
+        assert_eq!([at[0], at[2]].map(|frame| frames.unit(frame.number()).owner), [B; 2]);
     });
 }
 
@@ -329,7 +329,7 @@ fn a_dead_application_loses_everything_and_nobody_else_does() {
         frames.allocate(A, Small, 3, None).unwrap();
         frames.allocate(B, Small, 3, None).unwrap();
         frames.allocate(A, Large, 2, None).unwrap();
-        frames.reference(A, 0, Small, 3).unwrap();
+        frames.reference(A, Frame::new(0), Small, 3).unwrap();
         assert_eq!(frames.release_all(A), 3 + 1024);
         assert_eq!((frames.held(A), frames.held(B), frames.free()), (0, 3, 4093));
         assert_eq!(frames.release_all(A), 0);
@@ -352,24 +352,26 @@ fn blocks_are_searched_in_pieces() {
     };
     with_memory(0..BLOCKS * 512, |frames| {
         frames.allocate(B, Large, BLOCKS, None).unwrap();
-        (0..BLOCKS).step_by(2).for_each(|block| frames.release(B, block * 512, Large, 1).unwrap());
+        (0..BLOCKS)
+            .step_by(2)
+            .for_each(|block| frames.release(B, Frame::new(block * 512), Large, 1).unwrap());
         let (result, pieces) = search(frames, Large, 2);
         assert_eq!(result, Err(Error::OutOfMemory));
         assert!(pieces >= 4, "{pieces} of 8 blocks each");
-        frames.release(B, 61 * 512, Large, 1).unwrap();
-        assert_eq!(search(frames, Large, 2).0, Ok(60 * 512));
-        frames.release(A, 60 * 512, Large, 2).unwrap();
+        frames.release(B, Frame::new(61 * 512), Large, 1).unwrap();
+        assert_eq!(search(frames, Large, 2).0, Ok(Frame::new(60 * 512)));
+        frames.release(A, Frame::new(60 * 512), Large, 2).unwrap();
         for block in (0..62).step_by(2) {
-            assert_eq!(search(frames, Large, 1).0, Ok(block * 512));
+            assert_eq!(search(frames, Large, 1).0, Ok(Frame::new(block * 512)));
         }
     });
     with_memory(0..BLOCKS * 512, |frames| {
         frames.allocate(B, Large, BLOCKS, None).unwrap();
-        frames.release(B, 63 * 512, Large, 1).unwrap();
+        frames.release(B, Frame::new(63 * 512), Large, 1).unwrap();
         let (result, pieces) = search(frames, Small, 1);
-        assert_eq!(result, Ok(63 * 512));
+        assert_eq!(result, Ok(Frame::new(63 * 512)));
         assert!(pieces >= 8, "{pieces}");
-        assert_eq!(search(frames, Small, 1), (Ok(63 * 512 + 1), 1), "now the hint helps");
+        assert_eq!(search(frames, Small, 1), (Ok(Frame::new(63 * 512 + 1)), 1), "now the hint helps");
     });
 }
 
@@ -380,10 +382,10 @@ fn a_search_for_what_somebody_holds_looks_at_so_much_at_a_time() {
         frames.allocate(A, Small, 600, None).unwrap();
         frames.allocate(B, Small, 1, None).unwrap();
         let run = |frame, count| Some(Pages { frame, size: Small, count });
-        assert_eq!(frames.next_units(B, 0, 512), run(0, 1));
+        assert_eq!(frames.next_units(B, 0, 512), run(Frame::new(0), 1));
         let Pages { frame: first, size, count } = frames.next_units(B, 1, 512).expect("there are more");
-        assert_eq!((first, size, count), (513, Small, 0));
-        assert_eq!(frames.next_units(B, first, 512), run(601, 1));
+        assert_eq!((first, size, count), (Frame::new(513), Small, 0));
+        assert_eq!(frames.next_units(B, first.number(), 512), run(Frame::new(601), 1));
         assert_eq!(frames.next_units(B, 602, 512), None);
     });
 }
@@ -429,28 +431,28 @@ fn take(step: Step, frames: &mut Frames<'_>, model: &mut Model) {
         Step::Claim(owner, frame, count) => {
             let is_free = model.is_free(frame..frame + count);
             let expected = if is_free { Ok(()) } else { Err(Error::NotGranted) };
-            assert_eq!(frames.claim(owner, frame, count), expected);
+            assert_eq!(frames.claim(owner, Frame::new(frame), count), expected);
             model.add(owner, frame, Small, if is_free { count } else { 0 });
         }
         Step::Release(owner, at, count) => {
             let Some(unit) = nth_unit(model, at) else { return };
             let expected = model.release(owner, unit.frame, unit.size, count);
-            assert_eq!(frames.release(owner, unit.frame, unit.size, count), expected);
+            assert_eq!(frames.release(owner, Frame::new(unit.frame), unit.size, count), expected);
         }
         Step::ReleaseAnything(owner, frame, size, count) => {
             let expected = model.release(owner, frame, size, count);
-            assert_eq!(frames.release(owner, frame, size, count), expected);
+            assert_eq!(frames.release(owner, Frame::new(frame), size, count), expected);
         }
         Step::Reference(owner, at, size, count) => {
             let Some(unit) = nth_unit(model, at) else { return };
             let expected = model.reference(owner, unit.frame, size, count);
-            assert_eq!(frames.reference(owner, unit.frame, size, count), expected);
+            assert_eq!(frames.reference(owner, Frame::new(unit.frame), size, count), expected);
         }
         Step::Dereference(at) => {
             let Some(at) = at.checked_rem(model.mappings.len()) else { return };
             let (frame, size, count) = model.mappings.swap_remove(at);
             model.dereference((frame, size, count));
-            frames.dereference(frame, size, count);
+            frames.dereference(Frame::new(frame), size, count);
         }
         Step::ReleaseAll(owner) => assert_eq!(frames.release_all(owner), model.release_all(owner)),
     }
@@ -466,6 +468,7 @@ fn allocate(
 ) {
     match frames.allocate(owner, size, count, colour) {
         Ok(frame) => {
+            let frame = frame.number();
             assert!(frame.is_multiple_of(size.frames()));
             assert!(model.is_free(frame..frame + count * size.frames()));
             assert!(colour.is_none_or(|colour| frame % colour.count == colour.index));
@@ -486,6 +489,7 @@ fn allocate(
 fn runs(frames: &Frames<'_>, owner: Owner, most: usize) -> Vec<(u64, u64)> {
     let (mut runs, mut next): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
     while let Some(Pages { frame, size, count }) = frames.next_units(owner, next, most) {
+        let frame = frame.number();
         assert!(frame >= next && count <= most as u64);
         assert!(count > 0 || frame > next, "it goes on");
         next = frame + count * size.frames();

@@ -222,7 +222,7 @@ impl Iommu {
     /// Does nothing if the domain does not live. After an error some of the pages may be mapped: unmap them.
     pub fn map(&mut self, by: &mut Means<impl Hardware>, domain: AppId, pages: Pages) -> Result<()> {
         let held = self.domains[domain];
-        let due = held.mapped_until.saturating_sub(pages.frame).div_ceil(pages.size.frames());
+        let due = held.mapped_until.saturating_sub(pages.frame.number()).div_ceil(pages.size.frames());
         let pages = Pages { count: pages.count.min(due), ..pages };
         match &mut self.unit {
             Some(unit) if held.devices > 0 && pages.count > 0 => {

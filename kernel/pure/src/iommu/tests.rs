@@ -6,6 +6,7 @@ use crate::fakes::vtd::{self, FakeVtd};
 use crate::fakes::{ECAM, FakeMachine, IO_APIC};
 use crate::frames::Frames;
 use crate::list::List;
+use crate::machine::Frame;
 use crate::testing::{Metadata, app, cases, on};
 use nom_abi::PageSize;
 use proptest::prelude::*;
@@ -94,7 +95,7 @@ impl Rig {
     fn grant(&mut self, domain: usize, frames: impl Iterator<Item = u64>) {
         self.frames.add_free(0..512);
         let owner = Owner::grants(app(domain));
-        frames.for_each(|frame| self.frames.claim(owner, frame, 1).expect("it is free"));
+        frames.for_each(|frame| self.frames.claim(owner, Frame::new(frame), 1).expect("it is free"));
     }
 
     fn detach(&mut self, device: Address, domain: usize) -> Result<(), Error> {
@@ -102,11 +103,13 @@ impl Rig {
     }
 
     fn map(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
-        self.with(domain, |iommu, by| iommu.map(by, app(domain), Pages { frame, size, count }))
+        self.with(domain, |iommu, by| {
+            iommu.map(by, app(domain), Pages { frame: Frame::new(frame), size, count })
+        })
     }
 
     fn unmap(&mut self, domain: usize, frame: u64, size: PageSize, count: u64) -> Result<(), Error> {
-        self.iommu.unmap(&mut self.machine, app(domain), Pages { frame, size, count })
+        self.iommu.unmap(&mut self.machine, app(domain), Pages { frame: Frame::new(frame), size, count })
     }
 
     fn reaches(&mut self, device: Address, frame: u64) -> bool {
@@ -155,7 +158,7 @@ fn a_new_domain_is_filled_in_pieces() {
         }
         assert!(rig.reaches(NET, 97) && !rig.reaches(NET, 297), "one behind, and one that is yet to come");
         assert_eq!(rig.unmap(5, 299, PageSize::Small, 1), Ok(()));
-        assert_eq!(rig.frames.release(Owner::grants(app(5)), 299, PageSize::Small, 1), Ok(()));
+        assert_eq!(rig.frames.release(Owner::grants(app(5)), Frame::new(299), PageSize::Small, 1), Ok(()));
         while rig.map_grants(5) == Ok(false) {}
         for frame in 90..310 {
             let is_granted = [97, 297].contains(&frame) || (100..300).contains(&frame) && frame % 2 == 0;

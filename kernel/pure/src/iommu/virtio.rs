@@ -187,13 +187,8 @@ impl VirtioIommu {
 
     /// Has a device reach what the domain says, which for its first device takes its highest table, if the
     /// unit has tables. The device reaches nothing new after an error.
-    pub fn attach(
-        &mut self,
-        by: &mut Means<impl Hardware>,
-        device: Address,
-        domain: &mut Domain,
-    ) -> Result<()> {
-        let request = Request::attach(id(*domain), self.endpoint(device)?);
+    pub fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, to: &mut Domain) -> Result<()> {
+        let request = Request::attach(id(*to), self.endpoint(device)?);
         self.submit(by.machine, [request].into_iter())
     }
 

@@ -250,24 +250,19 @@ impl Vtd {
 
     /// Has a device reach what the domain says, which for its first device takes its highest table, if the
     /// unit has tables. The device reaches nothing new after an error.
-    pub fn attach(
-        &mut self,
-        by: &mut Means<impl Hardware>,
-        device: Address,
-        domain: &mut Domain,
-    ) -> Result<()> {
+    pub fn attach(&mut self, by: &mut Means<impl Hardware>, device: Address, to: &mut Domain) -> Result<()> {
         let entry = self.context_entry(by.machine, device).ok_or(Error::NotCovered)?;
-        if domain.devices == 0 {
-            domain.root = zeroed(by, 1)?;
+        if to.devices == 0 {
+            to.root = zeroed(by, 1)?;
         }
         // Address width and domain first: the unit may read the entry as soon as it is present (9.3).
-        by.machine.write(entry + 8, domain_id(domain.app) << 8 | u64::from(self.shape.levels - 2));
-        by.machine.write(entry, domain.root.word() | PRESENT);
+        by.machine.write(entry + 8, domain_id(to.app) << 8 | u64::from(self.shape.levels - 2));
+        by.machine.write(entry, to.root.word() | PRESENT);
         // What was absent is cached under domain 0 (6.1).
         let is_cached = self.capabilities.has(Capabilities::CACHES_ABSENT);
         let forgotten =
             if is_cached { self.invalidate(by.machine, one_context(device, NO_DOMAIN)) } else { Ok(()) };
-        let published = forgotten.and_then(|()| self.publish(by.machine, domain.app));
+        let published = forgotten.and_then(|()| self.publish(by.machine, to.app));
         published.inspect_err(|_| by.machine.write(entry, 0))
     }
 

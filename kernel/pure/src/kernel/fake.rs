@@ -12,7 +12,7 @@ use crate::fakes::{ECAM, FakeMachine as Hardware};
 use crate::frames::{BlockInfo, FrameInfo, Frames, Owner};
 use crate::ids::CoreId;
 use crate::iommu::Iommu;
-use crate::machine::{Level, Machine, PhysAddr, PhysicalMemory, Reflection, Registers, Segment};
+use crate::machine::{Frame, Level, Machine, PhysAddr, PhysicalMemory, Reflection, Registers, Segment};
 use crate::means::Means;
 use crate::pci::Pci;
 use crate::testing::{app, on};
@@ -105,7 +105,7 @@ impl PhysicalMemory for FakeMachine {
     fn write_bytes(&mut self, address: PhysAddr, bytes: &[u8]) {
         self.hardware.write_bytes(address, bytes);
     }
-    fn zero_frames(&mut self, frame: u64, count: u64) {
+    fn zero_frames(&mut self, frame: Frame, count: u64) {
         self.hardware.zero_frames(frame, count);
     }
 }
@@ -164,18 +164,18 @@ impl Machine for FakeMachine {
     fn leave_space(&mut self, root: PhysAddr) {
         self.processors.iter_mut().filter(|it| it.root == Some(root)).for_each(|it| it.load(None));
     }
-    fn reset_state(&mut self, frame: u64) {
+    fn reset_state(&mut self, frame: Frame) {
         for (offset, word) in [(0, INITIAL_VECTOR), (8, 0), (16, 0)] {
             self.write(PhysAddr::of_frame(frame) + offset, word);
         }
     }
-    fn save_state(&mut self, frame: u64) {
+    fn save_state(&mut self, frame: Frame) {
         let Processor { vector, bases: [thread, core], .. } = *self.processor();
         for (offset, word) in [(0, vector), (8, thread), (16, core)] {
             self.write(PhysAddr::of_frame(frame) + offset, word);
         }
     }
-    fn load_state(&mut self, frame: u64) {
+    fn load_state(&mut self, frame: Frame) {
         let [vector, thread, core] = [0, 8, 16].map(|offset| self.read(PhysAddr::of_frame(frame) + offset));
         let processor = self.processor();
         (processor.vector, processor.bases) = (vector, [thread, core]);
@@ -311,17 +311,17 @@ impl World {
             machine,
             frames,
             board,
-            board_frame: BOARD_FRAME,
+            board_frame: Frame::new(BOARD_FRAME),
             usage: Vec::leak((0..=programs.len()).map(|_| Usage::new_zeroed()).collect()),
-            usage_frame: USAGE_FRAME,
+            usage_frame: Frame::new(USAGE_FRAME),
             bundle,
-            bundle_frame: BUNDLE_FRAME,
+            bundle_frame: Frame::new(BUNDLE_FRAME),
             applications: Vec::leak(std::vec![Application::default(); programs.len()]),
             cores: Vec::leak(std::vec![Core::default(); cores]),
             contexts: Vec::leak(std::vec![Context::default(); cores * programs.len()]),
             pci,
             iommu: iommu.expect("the remapping unit starts"),
-            kernel_root: PhysAddr::of_frame(KERNEL_ROOT),
+            kernel_root: PhysAddr::of_frame(Frame::new(KERNEL_ROOT)),
         });
         kernel.start_applications();
         let mut world = World {

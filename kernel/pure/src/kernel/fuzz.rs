@@ -6,6 +6,7 @@
 use super::fake::{FakeMachine, Program, World};
 use super::{Kernel, Next};
 use crate::frames::{Owner, Pages};
+use crate::testing::user;
 use crate::testing::{app, on};
 use nom_abi::error::Error;
 use nom_abi::image::flag;
@@ -65,13 +66,13 @@ fn observe(kernel: &Kernel<'_, FakeMachine>) -> Observed {
     let owners = [grants, Owner::program(app(0)), Owner::tables(app(0)), Owner::KERNEL];
     let space = kernel.space_of(on(0), app(0)).expect("it still runs there");
     let leaves = (0..512u64).filter_map(|page| {
-        let leaf = space.translate(&kernel.machine, page * 4096)?;
-        Some(leaf.frame << 8 | leaf.protection as u64)
+        let leaf = space.translate(&kernel.machine, user(page * 4096))?;
+        Some(leaf.frame.number() << 8 | leaf.protection as u64)
     });
     let (mut maps, mut next) = (0, 0);
     while let Some(Pages { frame, size, count }) = kernel.frames.next_units(grants, next, 512) {
-        next = frame + count * size.frames();
-        maps += (frame..next).map(|frame| kernel.frames.unit(frame).maps).sum::<u64>();
+        next = (frame + count * size.frames()).number();
+        maps += (frame.number()..next).map(|frame| kernel.frames.unit(frame).maps).sum::<u64>();
     }
     Observed {
         free: kernel.frames.free(),

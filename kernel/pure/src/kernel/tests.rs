@@ -5,6 +5,7 @@ use super::fake::{Program, World};
 use crate::cores::{GRACE_NS, SLICE_NS};
 use crate::events::{Fault, PAGE_FAULT};
 use crate::machine::{PhysAddr, PhysicalMemory};
+use crate::testing::user;
 use crate::testing::{app, on};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::{ApplicationState, usage_address};
@@ -53,7 +54,7 @@ fn with_upcalls(programs: &[Program]) -> World {
 fn upcall_frame(world: &World) -> UpcallFrame {
     let mut frame = UpcallFrame::new_zeroed();
     let space = world.kernel.applications[0].space.unwrap();
-    space.read_user(&world.kernel.machine, world.borders[0].rdi, frame.as_mut_bytes()).unwrap();
+    space.read_user(&world.kernel.machine, user(world.borders[0].rdi), frame.as_mut_bytes()).unwrap();
     frame
 }
 
@@ -299,10 +300,10 @@ fn an_upcall_return_cannot_raise_privileges() {
     frame.registers.rflags = u64::MAX;
     frame.registers.rip = 0xffff_ffff_8010_0000;
     let space = world.kernel.applications[0].space.unwrap();
-    space.write_user(&mut world.kernel.machine, address, frame.as_bytes()).unwrap();
+    space.write_user(&mut world.kernel.machine, user(address), frame.as_bytes()).unwrap();
     assert_eq!(world.call(0, Syscall::UpcallReturn, &[address]), Some(Err(Error::OutsideUserSpace)));
     frame.registers.rip = 0x40_0000;
-    space.write_user(&mut world.kernel.machine, address, frame.as_bytes()).unwrap();
+    space.write_user(&mut world.kernel.machine, user(address), frame.as_bytes()).unwrap();
     world.call(0, Syscall::UpcallReturn, &[address]);
     // No I/O privilege, no virtual-8086 mode, no nested task, interrupts on.
     assert_eq!(world.borders[0].rflags & 0x2_7300, 0x200);
@@ -664,9 +665,9 @@ fn what_an_application_uses_is_shown_to_itself_and_to_those_who_watch_it() {
     for core in 0..3 {
         let space = kernel.applications[kernel.cores[core].current.unwrap()].space.unwrap();
         let mut start = Start::new_zeroed();
-        space.read_user(&kernel.machine, world.borders[core].rdi, start.as_mut_bytes()).unwrap();
-        let page = |other| space.translate(&kernel.machine, usage_address(start.board, other)).unwrap();
-        shown.push([0, 1, 2].map(|other| page(other).frame - kernel.usage_frame));
+        space.read_user(&kernel.machine, user(world.borders[core].rdi), start.as_mut_bytes()).unwrap();
+        let page = |other| space.translate(&kernel.machine, user(usage_address(start.board, other))).unwrap();
+        shown.push([0, 1, 2].map(|other| page(other).frame.number() - kernel.usage_frame.number()));
     }
     assert_eq!(shown, [[0, 3, 3], [0, 1, 3], [0, 1, 2]], "3 is the page of nobody");
 }

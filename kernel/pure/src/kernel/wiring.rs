@@ -14,8 +14,10 @@ use crate::fakes::vtd::{self, FakeVtd};
 use crate::fakes::{FakeMachine, IO_APIC};
 use crate::frames::Owner;
 use crate::list::List;
+use crate::machine::Frame;
 use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::pci::Address;
+use crate::testing::user;
 use crate::testing::{app, on};
 use nom_abi::PageSize;
 use nom_abi::board::ApplicationState;
@@ -90,10 +92,10 @@ fn what_an_upcall_told_ends_a_wait_that_is_about_to_begin() {
     let (told, message) = (world.borders[0].rdi - PAGE, Upcall::Message.mask());
     assert_eq!(world.kernel.machine.memory_word(frame * 4096 + told), message);
     world.call(0, Syscall::UpcallReturn, &[PAGE + told]);
-    world.kernel.machine.write(PhysAddr::of_frame(frame), message);
+    world.kernel.machine.write(PhysAddr::of_frame(Frame::new(frame)), message);
     assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), Some(Ok(0)), "it sleeps");
     assert_eq!(world.kernel.machine.memory_word(frame * 4096), message, "and finds what it noted");
-    world.kernel.machine.write(PhysAddr::of_frame(frame), 0);
+    world.kernel.machine.write(PhysAddr::of_frame(Frame::new(frame)), 0);
     assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), None);
 }
 
@@ -221,7 +223,7 @@ fn nobody_sees_what_was_in_memory_before() {
     assert_eq!(world.touch(0, border.rdi, true), None, "which is read-only");
     let mut start = Start::new_zeroed();
     let space = world.kernel.applications[0].space.unwrap();
-    space.read_user(&world.kernel.machine, border.rdi, start.as_mut_bytes()).unwrap();
+    space.read_user(&world.kernel.machine, user(border.rdi), start.as_mut_bytes()).unwrap();
     assert_eq!((start.channels, start.channel[0].bytes), (1, 8192));
     for page in [0, 4096] {
         assert!(is_full_of(&mut world, start.channel[0].address + page, 0, 0), "a channel");
@@ -261,7 +263,7 @@ fn a_grant_is_nobodys_to_map_before_all_of_it_is_zero() {
 /// Leaves no two free frames in a row.
 fn fragment(world: &mut World) {
     for frame in (0..FRAMES).step_by(2) {
-        let _ = world.kernel.frames.claim(Owner::KERNEL, frame, 1); // Or it is taken already.
+        let _ = world.kernel.frames.claim(Owner::KERNEL, Frame::new(frame), 1); // Or it is taken already.
     }
 }
 
@@ -270,7 +272,7 @@ fn fragment(world: &mut World) {
 fn what_a_search_finds_is_charged_as_the_application_stands_then() {
     let mut world = on_two_cores();
     fragment(&mut world);
-    world.kernel.frames.release(Owner::KERNEL, FRAMES - 2, PageSize::Small, 1).unwrap();
+    world.kernel.frames.release(Owner::KERNEL, Frame::new(FRAMES - 2), PageSize::Small, 1).unwrap();
     let begin = world.borders[0].rip;
     world.call_once(0, Syscall::MemoryGrant, &[0, 2, ANY]);
     assert_eq!(world.borders[0].rip.wrapping_add(2), begin, "it has not looked at the end of memory yet");

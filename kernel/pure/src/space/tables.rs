@@ -93,17 +93,13 @@ pub(super) fn check_mapped(memory: &impl PhysicalMemory, part: Part, pages: u64)
 }
 
 /// Looks at each page that is mapped in `part`, and at its entry.
-pub(super) fn visit<M: PhysicalMemory>(
-    memory: &mut M,
-    part: Part,
-    act: &mut impl FnMut(&mut M, PhysAddr, Leaf),
-) {
+pub(super) fn visit<M: PhysicalMemory>(of: &mut M, part: Part, act: &mut impl FnMut(&mut M, PhysAddr, Leaf)) {
     let size = leaf_size(part.level);
     for slot in part.slots() {
-        match (slot.meaning(memory), size) {
-            (Meaning::Table(next), _) => visit(memory, slot.below(next), act),
+        match (slot.meaning(of), size) {
+            (Meaning::Table(next), _) => visit(of, slot.below(next), act),
             (Meaning::Leaf { frame, protection, caching }, Some(size)) => {
-                act(memory, slot.entry, Leaf { address: slot.range.start, frame, size, protection, caching });
+                act(of, slot.entry, Leaf { address: slot.range.start, frame, size, protection, caching });
             }
             _ => {}
         }

@@ -2,13 +2,14 @@ use super::*;
 use crate::frames::Owner;
 use crate::paging::KERNEL_HALF;
 use crate::paging::{ROOT_LEVEL, entry_bytes, leaf_level};
+use crate::testing::user;
 use crate::testing::{FakeMemory, Metadata, app, cases, effort};
 use PageSize::{Huge, Large, Small};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 const OWNER: Owner = Owner::tables(app(1));
-const KERNEL_ROOT: PhysAddr = PhysAddr::of_frame(0x10_0000);
+const KERNEL_ROOT: PhysAddr = PhysAddr::of_frame(Frame::new(0x10_0000));
 
 /// An address space on a machine of its own.
 struct Machine<'m> {
@@ -44,7 +45,7 @@ impl Machine<'_> {
     }
 
     fn translate(&self, address: u64) -> Option<Leaf> {
-        self.space.translate(&self.memory, address)
+        self.space.translate(&self.memory, user(address))
     }
 
     /// Page tables but for the root.
@@ -66,7 +67,7 @@ fn with_frames<T>(count: u64, test: impl FnOnce(&mut Machine<'_>) -> T) -> T {
 /// Pages of ordinary memory that can be read and written.
 fn pages(address: u64, frame: u64, size: PageSize, count: u64) -> Mapping {
     let (protection, caching) = (Protection::ReadWrite, Caching::WriteBack);
-    Mapping { address, frame, size, count, protection, caching }
+    Mapping { address, frame: Frame::new(frame), size, count, protection, caching }
 }
 
 #[test]
@@ -120,11 +121,13 @@ fn a_page_is_found_by_any_address_in_it() {
     with_frames(64, |machine| {
         assert_eq!(machine.map(&pages(Huge.bytes(), 1024, Large, 2)), Ok(2));
         let leaf = machine.translate(Huge.bytes() + Large.bytes() + 12345).unwrap();
-        assert_eq!((leaf.address, leaf.frame, leaf.size), (Huge.bytes() + Large.bytes(), 1536, Large));
+        assert_eq!(
+            (leaf.address, leaf.frame, leaf.size),
+            (Huge.bytes() + Large.bytes(), Frame::new(1536), Large)
+        );
         assert_eq!(machine.translate(Huge.bytes() - 1), None);
         assert_eq!(machine.translate(Huge.bytes() + 2 * Large.bytes()), None);
-        assert_eq!(machine.translate(nom_abi::layout::DIRECT_MAP), None);
-        assert_eq!(machine.translate(u64::MAX), None);
+        assert_eq!(machine.translate(USER_END), None);
     });
 }
 
@@ -191,17 +194,41 @@ fn the_kernel_reads_and_writes_only_what_user_code_could() {
         machine.memory.write_bytes(100 * 4096, &[7; 3 * 4096]);
         let Machine { space, memory, .. } = machine;
         let mut bytes = [0; 4096];
-        assert_eq!(space.read_user(memory, at + 4096, &mut bytes), Ok(()));
+        assert_eq!(space.read_user(memory, user(at + 4096), &mut bytes), Ok(()));
         assert_eq!(bytes, [7; 4096]);
-        assert_eq!(space.read_user(memory, at + 4097, &mut bytes), Err(Error::BadPointer));
-        assert_eq!(space.write_user(memory, at + 1, &bytes), Err(Error::BadPointer));
+        assert_eq!(space.read_user(memory, user(at + 4097), &mut bytes), Err(Error::BadPointer));
+        assert_eq!(space.write_user(memory, user(at + 1), &bytes), Err(Error::BadPointer));
         assert_eq!(memory.read(100 * 4096 + 8), u64::from_ne_bytes([7; 8]));
-        assert_eq!(space.write_user(memory, at, &[9; 4096]), Ok(()));
+        assert_eq!(space.write_user(memory, user(at), &[9; 4096]), Ok(()));
         assert_eq!(memory.read(100 * 4096 + 8), u64::from_ne_bytes([9; 8]));
-        assert_eq!(space.check_writable(memory, u64::MAX, 2), Err(Error::BadPointer));
-        assert_eq!(space.check_writable(memory, USER_END - 1, 2), Err(Error::BadPointer));
-        assert_eq!(space.write_user(memory, at + 4096, &[]), Ok(()));
+        assert_eq!(space.check_writable(memory, user(USER_END), 1), Err(Error::BadPointer));
+        assert_eq!(space.check_writable(memory, user(USER_END - 1), 2), Err(Error::BadPointer));
+        assert_eq!(space.write_user(memory, user(at + 4096), &[]), Ok(()));
     });
+}
+
+#[test]
+fn an_address_that_an_application_passes_is_none_of_the_kernels() {
+    let outside = Err(Error::OutsideUserSpace);
+    let word = |address: Result<UserAddr>| address.map(UserAddr::word);
+    assert_eq!(word(UserAddr::pointer(USER_END)), Ok(USER_END));
+    for behind in [USER_END + 1, nom_abi::layout::DIRECT_MAP, u64::MAX] {
+        assert_eq!(word(UserAddr::pointer(behind)), Err(Error::BadPointer));
+        assert_eq!(word(UserAddr::code(behind)), outside);
+        assert_eq!(
+            word(UserAddr::stack(behind & !15)),
+            if behind == USER_END + 1 { Ok(USER_END) } else { outside }
+        );
+    }
+    assert_eq!(
+        [USER_START - 1, USER_START, USER_END - 1, USER_END].map(|at| word(UserAddr::code(at))),
+        [outside, Ok(USER_START), Ok(USER_END - 1), outside]
+    );
+    let least = USER_START + 4096;
+    assert_eq!(
+        [least - 16, least, least + 8].map(|top| word(UserAddr::stack(top))),
+        [outside, Ok(least), Err(Error::Misaligned)]
+    );
 }
 
 #[test]
@@ -209,9 +236,9 @@ fn device_registers_are_not_user_memory() {
     with_frames(64, |machine| {
         let registers = Mapping { caching: Caching::Uncached, ..pages(USER_START, 100, Small, 1) };
         machine.map(&registers).unwrap();
-        let read = machine.space.read_user(&machine.memory, USER_START, &mut [0; 4]);
+        let read = machine.space.read_user(&machine.memory, user(USER_START), &mut [0; 4]);
         assert_eq!(read, Err(Error::BadPointer));
-        let write = machine.space.check_writable(&machine.memory, USER_START, 4);
+        let write = machine.space.check_writable(&machine.memory, user(USER_START), 4);
         assert_eq!(write, Err(Error::BadPointer));
     });
 }
@@ -323,7 +350,7 @@ fn mapping() -> impl Strategy<Value = Mapping> {
             // One in three is not aligned as it has to be.
             let address = if unit % 3 == 0 { address } else { address / size.bytes() * size.bytes() };
             let frame = 0x4_0000 + unit * size.frames();
-            Mapping { address, frame, size, count, protection, caching }
+            Mapping { address, frame: Frame::new(frame), size, count, protection, caching }
         },
     )
 }
@@ -376,12 +403,13 @@ fn take(step: Step, machine: &mut Machine<'_>, model: &mut Model) {
 
 fn write(machine: &mut Machine<'_>, model: &Model, address: u64, bytes: &[u8]) {
     let length = bytes.len() as u64;
-    let written = machine.space.write_user(&mut machine.memory, address, bytes);
+    let place = UserAddr::pointer(address);
+    let written = place.and_then(|place| machine.space.write_user(&mut machine.memory, place, bytes));
     let expected = model.allows(address, length, Protection::writable);
     assert_eq!(written, if expected { Ok(()) } else { Err(Error::BadPointer) });
 
     let mut read = vec![0; bytes.len()];
-    let was_read = machine.space.read_user(&machine.memory, address, &mut read);
+    let was_read = place.and_then(|place| machine.space.read_user(&machine.memory, place, &mut read));
     let expected = model.allows(address, length, |protection| protection != Protection::None);
     assert_eq!(was_read, if expected { Ok(()) } else { Err(Error::BadPointer) });
     if was_read.is_ok() && written.is_ok() {

@@ -1,6 +1,7 @@
 //! What frames ought to be: slow and plain.
 
 use crate::frames::{Colour, Owner, Unit, frame_range};
+use crate::machine::Frame;
 use core::ops::Range;
 use nom_abi::Error;
 use nom_abi::error::Result;
@@ -68,7 +69,7 @@ impl Model {
     }
 
     pub fn release(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
-        let range = frame_range(frame, size, count)?;
+        let range = frame_range(Frame::new(frame), size, count)?;
         for frame in range.clone().step_by(size.frames() as usize) {
             match self.units.get(&frame) {
                 Some(unit) if (unit.owner, unit.size) != (owner, size) => return Err(Error::NotGranted),
@@ -82,7 +83,7 @@ impl Model {
     }
 
     pub fn reference(&mut self, owner: Owner, frame: u64, size: PageSize, count: u64) -> Result<()> {
-        let pages = frame_range(frame, size, count)?.step_by(size.frames() as usize);
+        let pages = frame_range(Frame::new(frame), size, count)?.step_by(size.frames() as usize);
         for frame in pages.clone() {
             let unit = self.unit_of(frame).ok_or(Error::NotGranted)?;
             if unit.owner != owner || unit.size < size {

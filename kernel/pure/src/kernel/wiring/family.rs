@@ -6,6 +6,7 @@ use crate::events::Fault;
 use crate::fakes::FakeMachine;
 use crate::fakes::pci::FakeFunction;
 use crate::kernel::fake::{Program, World};
+use crate::machine::Frame;
 use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::testing::{app, on};
 use nom_abi::board::ApplicationState;
@@ -293,7 +294,7 @@ fn a_reflections_word_is_the_first_spaces_until_its_core_goes() {
     let own = map(&mut world, 1, PAGE);
     assert_eq!(call(&mut world, 1, Syscall::SyscallReflect, &[IMAGE_WINDOW, PAGE]), Ok(0));
     let told = world.kernel.machine.processors[1].reflection.expect("it is told");
-    assert_eq!(told.word.frame(), first);
+    assert_eq!(told.word.frame(), Frame::new(first));
     unmap(&mut world, 1, PAGE);
     assert_eq!(call(&mut world, 0, Syscall::MemoryRelease, &[own, 0, 1]), Ok(0));
     unmap(&mut world, 0, PAGE);
@@ -314,7 +315,7 @@ fn a_report_reads_the_space_that_the_application_is_in() {
         switch(&mut world, 0, space);
         let second = map(&mut world, 0, PAGE);
         for (frame, caller) in [(first, 0x1111_0000), (second, 0x2222_0000)] {
-            world.kernel.machine.write(PhysAddr::of_frame(frame) + 8, caller);
+            world.kernel.machine.write(PhysAddr::of_frame(Frame::new(frame)) + 8, caller);
         }
         let base = world.kernel.applications[0].place.image;
         world.borders[0].rbp = PAGE;

@@ -2,8 +2,10 @@
 
 use super::{PAGE, READ, grant, map};
 use crate::kernel::fake::{Program, World};
+use crate::machine::Frame;
 use crate::machine::{PhysAddr, Reflection};
 use crate::testing::app;
+use crate::testing::user;
 use nom_abi::board::ApplicationState;
 use nom_abi::error::Error;
 use nom_abi::image::flag;
@@ -62,7 +64,10 @@ fn the_word_is_its_owners_until_another_takes_its_place() {
     let frame = map(&mut world, 0, PAGE);
     let other = map(&mut world, 0, PAGE + 4096);
     assert_eq!(reflect(&mut world, ENTRY, PAGE + 8), Ok(0));
-    assert_eq!(told(&world), Some(Reflection { entry: ENTRY, word: PhysAddr::of_frame(frame) + 8 }));
+    assert_eq!(
+        told(&world),
+        Some(Reflection { entry: user(ENTRY), word: PhysAddr::of_frame(Frame::new(frame)) + 8 })
+    );
     world.call(0, Syscall::MemoryUnmap, &[PAGE, 4096]).unwrap().unwrap();
     let release = |world: &mut World, frame| world.call(0, Syscall::MemoryRelease, &[frame, 0, 1]).unwrap();
     assert_eq!(release(&mut world, frame), Err(Error::StillMapped));
