@@ -2,7 +2,7 @@
 
 use crate::clients::caller::Conversation;
 use crate::clients::streams;
-use crate::crew::{Group, Lender, Steering};
+use crate::core_pool::{Group, Lender, Steering};
 use crate::host::{Core, Host, HostClock, Plan};
 use crate::memory::Pool;
 use crate::network::Link;
@@ -12,9 +12,10 @@ use crate::scenario::{Builder, LIMIT};
 use crate::servers::{MEMCACHED_PORT, Memcached, STREAM_PORT, Streams};
 use crate::virtio::{Machinery, Outfit, Pair, Setup};
 use crate::world::Outcome;
+use nom_elastic::ElasticCore;
 use nom_port::nic::Nic;
 use nom_rt::INFRASTRUCTURE;
-use nom_serve::{Peers, Ports, Server};
+use nom_serve::{Ports, Server};
 use nom_service::{Governor, Service, Setting, Window};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -49,7 +50,7 @@ impl Governor for Orders {
 /// What the cores of a machine have in common.
 struct Common {
     group: Group,
-    crew: Arc<Lender>,
+    pool: Arc<Lender>,
     orders: Orders,
     ports: Ports,
 }
@@ -77,16 +78,16 @@ impl Builder {
         start: impl Fn(D, &HostClock) -> N,
     ) {
         let remotes = common.group.remotes();
-        let peers = Peers::group(remotes.clone());
+        let elastic = ElasticCore::group(remotes.clone());
         let mut hosts = Vec::new();
-        for (peers, device) in peers.into_iter().zip(devices) {
-            let index = peers.index();
+        for (elastic, device) in elastic.into_iter().zip(devices) {
+            let index = elastic.index();
             let plan = Plan { name: format!("{}.{index}", plan.name), ..plan.clone() };
             let host = Host::reached_by(plan, remotes[index].clone(), device, |core: Core<D>| {
                 let nic = start(core.device, &core.clock);
                 let mut server = Server::new(nic, core.clock, core.config, &common.ports, Streams);
-                server.set_peers(peers);
-                server.set_crew(common.crew.clone());
+                server.set_core(elastic);
+                server.set_pool(common.pool.clone());
                 server.govern(Box::new(common.orders.clone()), &core.handle);
                 server
             });
@@ -106,8 +107,8 @@ impl Builder {
     fn common(&mut self, plan: &Plan, cores: usize) -> Common {
         let steering = self.random.choose(&[Steering::Hash, Steering::Learning, Steering::Random]);
         let group = Group::new(cores, steering, self.random.fork());
-        let (crew, orders) = (group.crew(), self.orders(plan, cores as u64));
-        Common { group, crew, orders, ports: Ports { tcp: vec![STREAM_PORT], udp: Vec::new() } }
+        let (pool, orders) = (group.pool(), self.orders(plan, cores as u64));
+        Common { group, pool, orders, ports: Ports { tcp: vec![STREAM_PORT], udp: Vec::new() } }
     }
 
     /// The same over the simple device.
@@ -133,7 +134,7 @@ impl Builder {
         device.on_reset(Arc::new(move |_| {
             remotes.iter().for_each(|remote| remote.post(INFRASTRUCTURE, |_| {}));
         }));
-        common.crew.tell(device);
+        common.pool.tell(device);
         let first = self.world.count();
         self.crowd(&plan, common, devices, Setup::start);
         self.break_now_and_then(first);

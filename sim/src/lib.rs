@@ -6,8 +6,8 @@
 
 pub mod card;
 pub mod clients;
+pub mod core_pool;
 mod cores;
-pub mod crew;
 pub mod cut;
 pub mod delay;
 pub mod foreign;

@@ -1,6 +1,6 @@
 //! The world: hosts, the network between them, and the time that passes from event to event.
 
-use crate::crew::Group;
+use crate::core_pool::Group;
 use crate::host::Host;
 use crate::network::{Link, Way};
 use crate::random::Random;
@@ -245,7 +245,7 @@ impl World {
         group.as_ref().is_some_and(|group| group.is_away(self.core_of(index)))
     }
 
-    /// Wakes the cores for which a host has rung, and those that it has mustered; and looks whether its
+    /// Wakes the cores for which a host has rung, and those that it has called back; and looks whether its
     /// device has interrupted them, which may have been reset.
     fn ring_others(&mut self, index: usize) {
         let plug = &self.plugs[self.ends[index].plug];

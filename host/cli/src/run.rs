@@ -13,10 +13,11 @@ use crate::port_holder;
 use crate::ports;
 use crate::prices;
 use crate::store::{self, Record, Store};
+use crate::strace::Traced;
 use crate::supervise::{Supervised, Supervision};
 use crate::supply::Supply;
 use crate::times::Timed;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use nom_build::prices::PRICED;
 use nom_build::{PriceFeed, Project};
@@ -43,6 +44,7 @@ enum Subject {
 #[derive(Default)]
 struct Boot {
     elf: Vec<u8>,
+    disk: Option<PathBuf>,
     kernel: Option<PathBuf>,
     programs: Vec<(String, PathBuf)>,
 }
@@ -98,7 +100,8 @@ struct Place<'s> {
 fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) -> Result<u8> {
     let Place { store, name, directory } = *place;
     let is_linux = subject.bundle().is_some_and(|bundle| bundle.root().is_some());
-    let directories = lent_directories(if is_linux { &options.files } else { &[] })?;
+    let mut directories = lent_directories(if is_linux { &options.files } else { &[] })?;
+    directories.extend(options.trace.iter().map(|trace| trace.lent()));
     if options.network != NetworkChoice::User {
         // What takes long is done before signals are only looked at now and then.
         subject.prepare()?;
@@ -119,17 +122,12 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
         networks.push(Network::default());
     }
     let memory = options.memory.unwrap_or_else(|| linux::default_memory(subject.bundle()));
-    let disk = subject.write_disk(directory)?;
-    let boot = subject.pack()?;
+    let boot = subject.pack(directory)?;
     let accelerator = choose_accelerator(options, store)?;
     let image = directory.join("image");
     write_private(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
-    let mut config = MachineConfig {
-        networks,
-        directories,
-        disk,
-        ..configure(options, memory, &boot, accelerator, image)?
-    };
+    let mut config =
+        MachineConfig { networks, directories, ..configure(options, memory, &boot, accelerator, image)? };
     // For the next start, which has no debugger and no meter of this process.
     Launch { config: MachineConfig { debugger: None, ..config.clone() }, published: published.clone() }
         .save(directory)?;
@@ -146,10 +144,7 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
     attachment.publish(&launch.published)?;
     let provider = supply.as_ref().map(|supply| supply.prices.url());
     let record = Record { provider, ..record(options, name, &launch, boot.programs)? };
-    let audience: Box<dyn Audience> = match &supply {
-        Some(supply) if options.watch => Box::new(supply.watch(name, earning)?),
-        _ => Box::new(Console),
-    };
+    let audience = audience(options, supply.as_ref(), name, earning)?;
     let supervision = Supervision {
         launch: &launch,
         directory,
@@ -171,6 +166,23 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
     Ok(status)
 }
 
+/// Who sees what the machine says.
+fn audience(
+    options: &Run,
+    supply: Option<&Supply>,
+    name: &str,
+    earning: Vec<String>,
+) -> Result<Box<dyn Audience>> {
+    let audience: Box<dyn Audience> = match supply {
+        Some(supply) if options.watch => Box::new(supply.watch(name, earning)?),
+        _ => Box::new(Console),
+    };
+    Ok(match &options.trace {
+        Some(trace) => Box::new(Traced::new(audience, trace)?),
+        None => audience,
+    })
+}
+
 /// A file for its owner alone: keys are in the environment of `priced`.
 fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
@@ -185,7 +197,11 @@ impl Subject {
         let sources = (&options.linux, &options.contract);
         if let Some(bundle) = linux::subject(&project, options.app.as_deref(), &options.arguments, sources)? {
             let bundle = bundle.with_large_root_on_disk();
-            return Ok(Subject::Bundle(Box::new((project, linux::with_volumes(bundle, &options.files)))));
+            let mut bundle = linux::with_volumes(bundle, &options.files, options.trace.is_some());
+            if let Some(trace) = &options.trace {
+                trace.tell(&mut bundle, options.files.len())?;
+            }
+            return Ok(Subject::Bundle(Box::new((project, bundle))));
         }
         if path.is_file() && is_elf(path)? {
             if !options.arguments.is_empty() || !options.environment.is_empty() || options.ip.is_some() {
@@ -201,6 +217,7 @@ impl Subject {
             let elf = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             return Ok(Subject::Image(elf));
         }
+        ensure!(options.trace.is_none(), "{}: expected the path of a Linux program", options.label());
         let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
         let bundle = options.contract.bundle(&project.manifest_path(options.label())?, arguments)?;
         let bundle = given_files(bundle, &options.files)?;
@@ -289,14 +306,16 @@ impl Subject {
         Ok(Some(path))
     }
 
-    /// Builds what is to boot.
-    fn pack(self) -> Result<Boot> {
+    /// Builds what is to boot, with the disk that it is to have, if it is to have one.
+    fn pack(self, directory: &Path) -> Result<Boot> {
+        let disk = self.write_disk(directory)?;
         match self {
             Subject::Image(elf) => Ok(Boot { elf, ..Boot::default() }),
             Subject::Bundle(bundle) => {
                 let (project, bundle) = *bundle;
                 let built = project.pack(bundle, Symbols::Keep)?;
-                Ok(Boot { elf: built.image.elf, kernel: Some(built.kernel), programs: built.programs })
+                let (elf, kernel) = (built.image.elf, Some(built.kernel));
+                Ok(Boot { elf, disk, kernel, programs: built.programs })
             }
         }
     }
@@ -340,6 +359,7 @@ fn configure(
         command_line: format!("log={}{}", level_name(options.log), if options.gdb { " nokaslr" } else { "" }),
         iommu: options.iommu,
         devices: options.devices.clone(),
+        disk: boot.disk.clone(),
         debugger,
         ..MachineConfig::new(image)
     };

@@ -17,7 +17,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use nom_earn::{Earner, Member, Settings, Team};
+use nom_earn::{CoreGovernor, Earner, Settings};
+use nom_elastic::{CorePool, ElasticCore};
 use nom_grid::{BadGrid, GridPlan};
 use nom_net::{Config, Ear, Instant};
 use nom_port::world::{Clock as _, Doorbell};
@@ -27,7 +28,7 @@ use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::rest::Thresholds;
 pub use nom_serve::Ports;
-use nom_serve::{Closing, Control, Crew, Peers, Server};
+use nom_serve::{Closing, Control, Migration, Server};
 use nom_service::{BadRules, Rules};
 pub use nom_service::{Curve, Demand, Metrics, Service, Stream};
 pub use settings::BadSetting;
@@ -97,11 +98,11 @@ pub(crate) struct Core {
 }
 
 /// One core's part in governing the working point.
-type Governed = Member<RawLock, market::Board, market::Voice>;
+type Governed = CoreGovernor<RawLock, market::Board, market::Voice>;
 
 /// What a core of a server begins with.
 struct Part<C> {
-    peers: Peers<DmaBuffer, C>,
+    core: ElasticCore<DmaBuffer, Migration<DmaBuffer, C>>,
     /// If the owner has a contract, or somebody hears what is served.
     governor: Option<Governed>,
     /// On one core, who hears of new prices, if anybody says them.
@@ -117,17 +118,20 @@ pub(crate) fn governors(
     let (voice, ear) = market::priced();
     let settings = contract.or_else(|| ear.is_some().then(Settings::watched))?;
     let earner = Earner::new(settings, market::board(), voice, market::held);
-    Some((Team::assemble(earner, market::board(), cores), ear))
+    Some((CoreGovernor::of_cores(earner, market::board(), cores), ear))
 }
 
 /// The parts of all cores.
-fn parts<C>(peers: Vec<Peers<DmaBuffer, C>>, contract: Option<Settings>) -> Vec<Part<C>> {
-    let Some((governors, ear)) = governors(contract, peers.len()) else {
-        return peers.into_iter().map(|peers| Part { peers, governor: None, ear: None }).collect();
+fn parts<C>(
+    cores: Vec<ElasticCore<DmaBuffer, Migration<DmaBuffer, C>>>,
+    contract: Option<Settings>,
+) -> Vec<Part<C>> {
+    let Some((governors, ear)) = governors(contract, cores.len()) else {
+        return cores.into_iter().map(|core| Part { core, governor: None, ear: None }).collect();
     };
     let ears = core::iter::once(ear).chain(core::iter::repeat_with(|| None));
-    let parts = peers.into_iter().zip(governors).zip(ears);
-    parts.map(|((peers, governor), ear)| Part { peers, governor: Some(governor), ear }).collect()
+    let parts = cores.into_iter().zip(governors).zip(ears);
+    parts.map(|((core, governor), ear)| Part { core, governor: Some(governor), ear }).collect()
 }
 
 /// Bytes of the stack on which the tasks of a core run, one after the other.
@@ -178,13 +182,13 @@ impl Setup {
     fn run<S: Service<DmaBuffer> + 'static>(
         self,
         announcement: Arc<Announcement>,
-        Part { peers, governor, ear }: Part<S::Connection>,
+        Part { core, governor, ear }: Part<S::Connection>,
         (mut pair, idle): (QueuePair, Idle),
-        crew: Option<Arc<dyn Crew>>,
+        pool: Option<Arc<dyn CorePool>>,
         make: impl FnOnce(&Handle, &mut QueuePair) -> S,
     ) -> u8 {
-        let mut event_loop = EventLoop::reached_by(peers.remote(), Clock, idle);
-        let index = peers.index();
+        let mut event_loop = EventLoop::reached_by(core.remote(), Clock, idle);
+        let index = core.index();
         if S::IS_ACTIVE {
             crate::world::contain(event_loop.handle(), TASK_STACK);
         }
@@ -194,12 +198,12 @@ impl Setup {
         let mut server = Server::new(pair, Clock, self.config, &self.ports, service);
         server.set_delay(self.delay).expect("a delay that was checked");
         server.set_waiting(self.waiting, event_loop.handle());
-        server.close_with(self.closing, peers.index(), event_loop.handle());
+        server.close_with(self.closing, core.index(), event_loop.handle());
         if let Some(rules) = self.rules {
             server.charge(rules, event_loop.handle());
         }
         if let Some(control) = self.control {
-            server.control(control, peers.index(), event_loop.handle());
+            server.control(control, core.index(), event_loop.handle());
         }
         server.share(&self.grid, event_loop.handle());
         if let Some(governor) = governor {
@@ -209,7 +213,7 @@ impl Setup {
             event_loop.handle().add_poller(INFRASTRUCTURE, ear);
         }
         if announcement.cores() > 1 {
-            server.set_peers(peers);
+            server.set_core(core);
         }
         if index == 0 {
             let ear = Ear::new(move |finding| announcement.hear(finding));
@@ -217,8 +221,8 @@ impl Setup {
         } else {
             server.await_addresses();
         }
-        if let Some(crew) = crew.filter(|_| !S::IS_ACTIVE) {
-            server.set_crew(crew);
+        if let Some(pool) = pool.filter(|_| !S::IS_ACTIVE) {
+            server.set_pool(pool);
         }
         event_loop.handle().add_poller(INFRASTRUCTURE, server);
         event_loop.run() as u8
@@ -331,9 +335,9 @@ where
     let remotes: Vec<Remote> = (0..cores).map(|core| Remote::new(core, network.doorbell())).collect();
     let announcement = Announcement::new(ports, &setup.config, setup.discovery, cores);
     let others: Arc<[Remote]> = remotes.clone().into();
-    let work = move |part, pair, idle, crew| {
+    let work = move |part, pair, idle, pool| {
         let make = |handle: &Handle, pair: &mut QueuePair| service(Place { handle, pair, cores: &others });
-        setup.clone().run(announcement.clone(), part, (pair, idle), crew, make)
+        setup.clone().run(announcement.clone(), part, (pair, idle), pool, make)
     };
-    network.run(parts(Peers::group(remotes), contract), work).map_err(ServeError::Interface)
+    network.run(parts(ElasticCore::group(remotes), contract), work).map_err(ServeError::Interface)
 }

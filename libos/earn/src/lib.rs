@@ -3,7 +3,7 @@
 //! An [`Earner`] is the governor of a server. At the end of each window it hears what was served, books what
 //! that brought and cost, and sets the working point from which its controller expects the most; at a new
 //! price it does so at once. [`Settings`] are read from the environment, prices from a [`PriceBoard`], and an
-//! [`Audience`] hears what is earned. A server on several cores has a [`Team`] of governors. Without a
+//! [`Audience`] hears what is earned. A server on several cores has a [`CoreGovernor`] on each. Without a
 //! contract it only watches: what is served and what that costs is reported, and nothing is set.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ extern crate alloc;
 
 mod books;
 mod contracts;
+mod core_governor;
 mod earner;
 mod keeping;
 mod market;
@@ -20,13 +21,12 @@ mod settings;
 mod solvency;
 mod staffing;
 mod steering;
-mod team;
 mod window;
 
+pub use core_governor::CoreGovernor;
 pub use earner::{Earner, Held};
 pub use market::{PriceBoard, Tariff};
 pub use nom_abi::priced::{Report, Solvency};
 pub use nom_abi::prices::PriceList;
 pub use report::Audience;
 pub use settings::{BadSetting, Batching, Knobs, Settings};
-pub use team::{Member, Team};

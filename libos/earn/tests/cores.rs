@@ -4,7 +4,7 @@ mod common;
 
 use common::{Board, Heard, World, earner};
 use nom_abi::prices::PricedResource;
-use nom_earn::{Member, Team};
+use nom_earn::CoreGovernor;
 use nom_economy::prices::{Prices, Resource, Usage};
 use nom_economy::response::{Observation, Response};
 use nom_economy::units::{Cores, GbitPerSecond, OperationsPerSecond};
@@ -19,7 +19,7 @@ const PART_NS: u64 = 5_000_000;
 const SECOND: u64 = 1_000_000_000;
 const MOST: u16 = 4;
 
-type Core = Member<parking_lot::RawMutex, Board, Heard>;
+type Core = CoreGovernor<parking_lot::RawMutex, Board, Heard>;
 
 /// What one of so many cores does, over which clients are spread as evenly as can be.
 fn part(clients: u32, of: u16, index: u16, setting: Setting) -> Option<Response> {
@@ -58,7 +58,7 @@ struct House {
 impl House {
     fn new(seed: u64) -> House {
         let (earner, board, _) = earner(&[("utility", CONTRACT), ("knobs", "cores")]);
-        let members: Vec<Core> = Team::assemble(earner, board.clone(), MOST.into()).collect();
+        let members: Vec<Core> = CoreGovernor::of_cores(earner, board.clone(), MOST.into()).collect();
         let settings = vec![Setting { cores: MOST, ..Setting::default() }; members.len()];
         let noise = Noise::new(0.03, 0.3, 0.002);
         let (prices, random) = (Prices::default(), Random::new(seed));

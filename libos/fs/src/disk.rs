@@ -1,5 +1,5 @@
-//! A root whose files lie on a disk: the index is read at once, contents a block at a time when somebody wants
-//! them. Blocks that were read are kept, as many as there is room for.
+//! A root whose files lie on a disk: the index is read at once, contents a block at a time when somebody
+//! wants them. Blocks that were read are kept, as many as there is room for.
 //!
 //! The layout is nom's own ([`nom_port::root_disk`]): ARCHITECTURE.md says why.
 
@@ -146,7 +146,7 @@ enum Place {
     Disk(Rc<RootDisk>, u64),
 }
 
-/// What may be looked at without an end of it: numbers of memory are below.
+/// Where names of a disk's bytes begin: those of memory are its addresses, which are below.
 const DISK_NAMES: u64 = 1 << 62;
 
 impl Default for FirstBytes {
@@ -183,8 +183,8 @@ impl FirstBytes {
         }
     }
 
-    /// By which the first byte is told from every other that never changes, and those behind it by the numbers
-    /// that follow.
+    /// By which the first byte is told from every other that never changes, and those behind it by the
+    /// numbers that follow.
     pub fn name(&self) -> u64 {
         match &self.place {
             Place::Image(bytes) => bytes.as_ptr().addr() as u64,

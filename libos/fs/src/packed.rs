@@ -117,8 +117,8 @@ impl Vfs {
         self.unpack_all(caller, archive, None)
     }
 
-    /// Makes the files of a disk, of whose blocks so many are kept in memory at most when they were read. What
-    /// cannot be read later is `EIO` to who asks for it.
+    /// Makes the files of a disk, of whose blocks so many are kept in memory at most when they were read.
+    /// What cannot be read later is `EIO` to who asks for it.
     ///
     /// # Errors
     /// What is wrong with it.

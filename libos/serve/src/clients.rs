@@ -24,11 +24,11 @@ const LASTING: usize = 1024;
 pub(crate) type Measured<N, C> = Stack<Metered<N, C>>;
 
 /// A flow on its way from one core to another, with everything that its core knows of it.
-pub(crate) struct Moving<B, C> {
-    pub flow: Detached<B>,
-    pub guest: Guest<B, C>,
+pub struct Migration<B, C> {
+    pub(crate) flow: Detached<B>,
+    pub(crate) guest: Guest<B, C>,
     /// Cores that it may still be offered to.
-    pub left: usize,
+    pub(crate) left: usize,
 }
 
 /// Whose a flow is.

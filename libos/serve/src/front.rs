@@ -1,13 +1,12 @@
 //! Whose a flow is: the service's, or the control port's.
 
-use crate::clients::{Clients, Guest, Measured, Moving};
+use crate::clients::{Clients, Guest, Measured, Migration};
 use crate::control::{Desk, Order, Snapshot};
 use crate::metered::Metered;
 use crate::payers::label;
-use crate::peers::{Passed, Passing, Peers, Way};
-use crate::plan::Plan;
 use alloc::boxed::Box;
 use core::net::SocketAddr;
+use nom_elastic::{CameBy, ElasticCore, Epoch, ForwardCounts, Mail};
 use nom_net::common::concerns_all;
 use nom_net::{
     AdoptError, Application, Chain, Closed, Dispute, Ear, Finding, FlowId, FourTuple, Instant, Slice,
@@ -22,44 +21,44 @@ pub(crate) struct Front<B: Buffer, S: Service<B>> {
     pub clients: Clients<B, S>,
     /// Clients of the control port, if there is one.
     pub desk: Option<Clients<B, Desk>>,
-    /// The other cores, if there are any.
-    pub peers: Option<Peers<B, S::Connection>>,
+    /// This core among the others, if there are any.
+    pub core: Option<ElasticCore<B, Migration<B, S::Connection>>>,
     /// Who hears what this core finds out about addresses.
     pub ear: Ear,
     /// What the server has earned, if this core tells it.
     pub earned: Option<Earned>,
     /// How the frame at hand came here.
-    way: Way,
+    came_by: CameBy,
 }
 
 impl<B: Buffer, S: Service<B>> Front<B, S> {
     /// All are the service's, on one core.
     pub fn new(clients: Clients<B, S>) -> Front<B, S> {
-        Front { clients, desk: None, peers: None, ear: Ear::default(), earned: None, way: Way::Device }
+        Front { clients, desk: None, core: None, ear: Ear::default(), earned: None, came_by: CameBy::Device }
     }
 
-    /// Takes what other cores passed here.
-    pub fn take_passed<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, now: Instant) {
-        while let Some(passed) = self.peers.as_mut().and_then(Peers::take) {
-            match passed {
-                Passed::Frame(frame, way) => {
-                    self.count(|passing| &mut passing.taken);
-                    self.way = way;
+    /// Takes what other cores sent here.
+    pub fn take_mail<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, now: Instant) {
+        while let Some(mail) = self.core.as_mut().and_then(ElasticCore::take) {
+            match mail {
+                Mail::Frame(frame, came_by) => {
+                    self.count(|counts| &mut counts.taken);
+                    self.came_by = came_by;
                     stack.take(now, self, frame);
-                    self.way = Way::Device;
+                    self.came_by = CameBy::Device;
                 }
-                Passed::Flow(moving) => self.welcome(stack, moving),
-                Passed::Addresses(found) => stack.configure(&found),
+                Mail::Flow(migration) => self.welcome(stack, migration),
+                Mail::Addresses(found) => stack.configure(&found),
             }
         }
     }
 
     /// Gives all flows away, for none is to stay here.
-    fn give_all<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, plan: Plan) {
-        let mut at = self.peers.as_ref().map_or(0, Peers::index);
+    fn give_all<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, epoch: Epoch) {
+        let mut at = self.core.as_ref().map_or(0, ElasticCore::index);
         let mut next = 0;
         while let Some(flow) = stack.flow_from(next) {
-            self.give(stack, flow, plan.active_for(at));
+            self.give(stack, flow, epoch.active_for(at));
             (at, next) = (at + 1, flow.index() + 1);
         }
     }
@@ -70,7 +69,7 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
         stack: &mut Measured<N, C>,
         to: core::ops::Range<usize>,
     ) {
-        let mut at = self.peers.as_ref().map_or(0, Peers::index);
+        let mut at = self.core.as_ref().map_or(0, ElasticCore::index);
         let (mut next, mut owed) = (0, 0);
         while let Some(flow) = stack.flow_from(next) {
             next = flow.index() + 1;
@@ -86,52 +85,52 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
         }
     }
 
-    fn count(&mut self, of: fn(&mut Passing) -> &mut u64) {
-        if let Some(peers) = &mut self.peers {
-            *of(&mut peers.passing) += 1;
+    fn count(&mut self, of: fn(&mut ForwardCounts) -> &mut u64) {
+        if let Some(core) = &mut self.core {
+            *of(&mut core.counts) += 1;
         }
     }
 
     /// Gives a flow to core `to`, with its client.
     fn give<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId, to: usize) {
-        let Some(peers) = &mut self.peers else { return };
-        let left = usize::from(peers.newest().active).saturating_sub(1);
+        let Some(core) = &mut self.core else { return };
+        let left = usize::from(core.newest().active).saturating_sub(1);
         let Some(detached) = stack.detach(flow) else { return };
         let desk = self.desk.as_mut().and_then(|desk| desk.take_out(flow)).map(Guest::Desk);
         let guest = desk.or_else(|| self.clients.take_out(flow).map(Guest::Service));
         let guest = guest.unwrap_or(Guest::Nobody);
-        peers.passing.given += 1;
-        peers.give(to, Box::new(Moving { flow: detached, guest, left }));
+        core.counts.given += 1;
+        core.give(to, Box::new(Migration { flow: detached, guest, left }));
     }
 
     /// Takes a flow in that another core has given.
     fn welcome<N: Nic<Buffer = B>, C: Clock>(
         &mut self,
         stack: &mut Measured<N, C>,
-        moving: Box<Moving<B, S::Connection>>,
+        migration: Box<Migration<B, S::Connection>>,
     ) {
-        let Some(peers) = &mut self.peers else { return };
-        let plan = peers.newest();
-        if !plan.has(peers.index()) {
-            peers.give(plan.active_for(peers.index()), moving);
-            return peers.ring_present();
+        let Some(core) = &mut self.core else { return };
+        let epoch = core.newest();
+        if !epoch.has(core.index()) {
+            core.give(epoch.active_for(core.index()), migration);
+            return core.ring_present();
         }
-        let Moving { flow, guest, left } = *moving;
+        let Migration { flow, guest, left } = *migration;
         match stack.adopt(flow) {
             Ok(flow) => {
-                peers.passing.adopted += 1;
+                core.counts.adopted += 1;
                 if let Some(stopwatch) = stack.nic().stopwatch() {
                     stopwatch.forget(flow.index());
                 }
                 self.take_in(flow, guest);
             }
             Err((AdoptError::Full, flow)) if left > 0 => {
-                let next = plan.active_for(peers.index() + 1);
-                peers.give(next, Box::new(Moving { flow, guest, left: left - 1 }));
-                peers.ring_present();
+                let next = epoch.active_for(core.index() + 1);
+                core.give(next, Box::new(Migration { flow, guest, left: left - 1 }));
+                core.ring_present();
             }
             Err((why, flow)) => {
-                peers.passing.refused += 1;
+                core.counts.refused += 1;
                 // Of two flows of the same addresses, only one was ever the peer's.
                 if why == AdoptError::Full {
                     stack.reset(flow);
@@ -165,49 +164,49 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
         self.desk.as_mut()?.service.order()
     }
 
-    /// Does what the newest plan asks of this core.
+    /// Does what the newest epoch asks of this core.
     pub fn follow<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, now: Instant) {
-        let Some(peers) = &mut self.peers else { return };
-        let (before, plan, own) = (peers.plan(), peers.newest(), peers.index());
-        peers.follow(plan);
-        stack.set_admitting(plan.has(own));
-        // All that came by an older plan: flows among it are to be given away, too.
-        self.take_passed(stack, now);
-        let given = self.passing().given;
-        if !plan.has(own) {
-            self.give_all(stack, plan);
-        } else if plan.is_moving && before.has(own) && before.active < plan.active {
-            self.give_share(stack, before.active.into()..plan.active.into());
+        let Some(core) = &mut self.core else { return };
+        let (before, epoch, own) = (core.epoch(), core.newest(), core.index());
+        core.follow(epoch);
+        stack.set_admitting(epoch.has(own));
+        // All that came by an older epoch: flows among it are to be given away, too.
+        self.take_mail(stack, now);
+        let given = self.counts().given;
+        if !epoch.has(own) {
+            self.give_all(stack, epoch);
+        } else if epoch.is_moving && before.has(own) && before.active < epoch.active {
+            self.give_share(stack, before.active.into()..epoch.active.into());
         }
-        if let Some(peers) = &mut self.peers {
-            if peers.passing.given != given {
-                peers.ring_present();
+        if let Some(core) = &mut self.core {
+            if core.counts.given != given {
+                core.ring_present();
             }
-            peers.set_done();
+            core.set_done();
         }
     }
 
     /// What went from core to core.
-    pub fn passing(&self) -> Passing {
-        self.peers.as_ref().map_or(Passing::default(), |peers| peers.passing)
+    pub fn counts(&self) -> ForwardCounts {
+        self.core.as_ref().map_or(ForwardCounts::default(), |core| core.counts)
     }
 
     /// Tells the control port of a window, which has ended.
     pub fn report<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, window: Window) {
-        let passing = self.passing();
+        let counts = self.counts();
         let service = &self.clients.service;
         if let Some(desk) = &mut self.desk {
             let earned = self.earned;
-            desk.service.report(window, || Snapshot { earned, ..Snapshot::of(stack, passing, service) });
+            desk.service.report(window, || Snapshot { earned, ..Snapshot::of(stack, counts, service) });
         }
     }
 
     /// Tells the control port that this core leaves.
     pub fn report_away<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>) {
-        let passing = self.passing();
+        let counts = self.counts();
         if let Some(desk) = &mut self.desk {
             let earned = self.earned;
-            desk.service.leave(Snapshot { earned, ..Snapshot::of(stack, passing, &self.clients.service) });
+            desk.service.leave(Snapshot { earned, ..Snapshot::of(stack, counts, &self.clients.service) });
         }
     }
 
@@ -220,8 +219,8 @@ impl<B: Buffer, S: Service<B>> Front<B, S> {
 
     /// Tells the control port how many cores serve.
     pub fn tell_serving(&self) {
-        if let (Some(desk), Some(peers)) = (&self.desk, &self.peers) {
-            desk.service.control().set_serving(peers.newest().active);
+        if let (Some(desk), Some(core)) = (&self.desk, &self.core) {
+            desk.service.control().set_serving(core.newest().active);
         }
     }
 }
@@ -238,11 +237,11 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         stack: &mut Measured<N, C>,
         frame: Received<N::Buffer>,
     ) -> Option<Received<N::Buffer>> {
-        if let Some(peers) = &mut self.peers
-            && self.way == Way::Device
+        if let Some(core) = &mut self.core
+            && self.came_by == CameBy::Device
             && frame.frame.first().is_some_and(|bytes| concerns_all(bytes))
         {
-            peers.copy(&frame);
+            core.copy(&frame);
         }
         self.clients.filter(stack, frame)
     }
@@ -252,9 +251,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         _: &mut Measured<N, C>,
         frame: Received<N::Buffer>,
     ) -> Option<Received<N::Buffer>> {
-        let Some(peers) = &mut self.peers else { return Some(frame) };
-        let frame = if self.way == Way::Device { peers.hand_on(frame)? } else { frame };
-        peers.pass_on(frame, self.way)
+        let Some(core) = &mut self.core else { return Some(frame) };
+        let frame = if self.came_by == CameBy::Device { core.hand_on(frame)? } else { frame };
+        core.forward(frame, self.came_by)
     }
 
     fn newcomer(
@@ -262,8 +261,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         _: &mut Measured<N, C>,
         frame: Received<N::Buffer>,
     ) -> Option<Received<N::Buffer>> {
-        match &mut self.peers {
-            Some(peers) => peers.hand_on(frame),
+        match &mut self.core {
+            Some(core) => core.hand_on(frame),
             None => Some(frame),
         }
     }
@@ -277,7 +276,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
     }
 
     fn configured(&mut self, stack: &mut Measured<N, C>) {
-        self.peers.iter().for_each(|peers| peers.tell(stack.config()));
+        self.core.iter().for_each(|core| core.tell(stack.config()));
         self.ear.hear(Finding::Configured(stack.config()));
     }
 
@@ -304,10 +303,10 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         if self.desk_of(flow).is_none() {
             return self.clients.received(stack, flow, bytes);
         }
-        let passing = self.passing();
+        let counts = self.counts();
         let Some(desk) = &mut self.desk else { return };
         let earned = self.earned;
-        desk.service.refresh(Snapshot { earned, ..Snapshot::of(stack, passing, &self.clients.service) });
+        desk.service.refresh(Snapshot { earned, ..Snapshot::of(stack, counts, &self.clients.service) });
         desk.received(stack, flow, bytes);
     }
 

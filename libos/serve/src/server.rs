@@ -1,22 +1,21 @@
 //! A service on a stack, as the event loop polls it.
 
 mod closing;
-mod membership;
+mod elastic;
 
-use crate::clients::{Clients, Measured};
+use crate::clients::{Clients, Measured, Migration};
 use crate::control::{Control, Desk, Order};
 use crate::front::Front;
 use crate::gate::Gate;
 use crate::metered::Metered;
 use crate::payers::{Consumption, Payers};
-use crate::peers::{Passing, Peers};
 use crate::steering::{Course, Steering};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 pub use closing::Closing;
 use core::time::Duration;
-use membership::Membership;
+use nom_elastic::{ElasticCore, ForwardCounts};
 use nom_grid::{GridPlan, GridResource};
 use nom_net::batch::{DELAY_MAX, DelayTooLong};
 use nom_net::{Config, Ear, Instant, Setup, Stack};
@@ -49,7 +48,6 @@ pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
     steering: Option<Steering>,
     /// When the governor hears of the service's demand next.
     demand_ns: u64,
-    membership: Option<Membership>,
     closing: Option<closing::Part>,
     /// Frames received before the last poll, and when that was, if it found any.
     frames: u64,
@@ -79,7 +77,6 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             waiting: Thresholds::ADAPTIVE,
             steering: None,
             demand_ns: 0,
-            membership: None,
             closing: None,
             frames: 0,
             busy_ns: None,
@@ -94,13 +91,13 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     }
 
     /// Makes it one of several, each on a core of its own: what arrives here for another is passed on.
-    pub fn set_peers(&mut self, peers: Peers<N::Buffer, S::Connection>) {
-        self.stack.share(peers.presence());
-        self.front.peers = Some(peers);
+    pub fn set_core(&mut self, core: ElasticCore<N::Buffer, Migration<N::Buffer, S::Connection>>) {
+        self.stack.share(core.presence());
+        self.front.core = Some(core);
     }
 
     /// Tests this server's addresses from `now` on and finds out others; `ear` hears of it. Of several cores
-    /// the first does it, after it knows its peers, and tells them: [`Server::await_addresses`].
+    /// the first does it, after it knows the others, and tells them: [`Server::await_addresses`].
     pub fn discover(&mut self, now: Instant, setup: Setup, ear: Ear) {
         self.rests_until_ns = 0;
         self.front.ear = ear;
@@ -114,8 +111,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     }
 
     /// What went from core to core, as this one counts it.
-    pub fn passing(&self) -> Passing {
-        self.front.passing()
+    pub fn forwards(&self) -> ForwardCounts {
+        self.front.counts()
     }
 
     /// Ends the service: what it and its clients held is free.
@@ -158,7 +155,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         self.steer(handle);
         self.stack.listen(control.port());
         self.front.desk = Some(Clients::new(Desk::new(control, index, handle.clone())));
-        if self.membership.is_some() {
+        if self.is_elastic() {
             self.front.lend();
         }
     }
@@ -215,8 +212,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             }
             let is_let_go = steering.obey(hold);
             let batching_delay = delay.unwrap_or(self.setting.batching_delay);
-            if let (Some(_), Some(peers)) = (cores, &self.front.peers) {
-                peers.ring_first();
+            if let (Some(_), Some(core)) = (cores, &self.front.core) {
+                core.ring_first();
             }
             let cores = cores.unwrap_or(self.setting.cores);
             self.set(Setting { batching_delay, cores, ..self.setting }, &steering.handle);
@@ -278,7 +275,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
 
     /// The setting as it is carried out: of cores, those that serve now.
     fn in_force(&self) -> Setting {
-        let cores = if self.membership.is_some() { self.serving() as u16 } else { 0 };
+        let cores = if self.is_elastic() { self.serving() as u16 } else { 0 };
         Setting { cores, ..self.setting }
     }
 
@@ -299,8 +296,8 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             self.front.clients.set_limit(setting.clients_max);
         }
         self.setting.cores = setting.cores;
-        if let Some(membership) = &mut self.membership {
-            membership.leader.order(setting.cores);
+        if let Some(core) = &mut self.front.core {
+            core.order(setting.cores);
         }
     }
 
@@ -313,13 +310,13 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     }
 
     /// What a poll would find if it would surely find nothing: a core that waits for frames looks for them
-    /// and for little else. With peers, a governor or a control port there is always something to look at.
+    /// and for little else. With other cores, a governor or a control port there is always something to do.
     #[inline]
     fn rest(&mut self, now_ns: u64) -> Option<Progress> {
         if self.front.clients.service.has_due() {
             return None;
         }
-        let is_alone = self.steering.is_none() && self.front.peers.is_none() && self.front.desk.is_none();
+        let is_alone = self.steering.is_none() && self.front.core.is_none() && self.front.desk.is_none();
         let is_resting = now_ns < self.rests_until_ns && is_alone && self.stack.nic().is_idle();
         if !is_resting || self.is_asked_to_close() {
             return None;
@@ -351,7 +348,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         self.follow(now_ns);
         self.front.clients.service.at(now_ns);
         let check_ns = self.check(now_ns);
-        self.front.take_passed(&mut self.stack, Instant::from_nanos(now_ns));
+        self.front.take_mail(&mut self.stack, Instant::from_nanos(now_ns));
         if S::IS_ACTIVE {
             self.front.clients.attend(&mut self.stack);
         }

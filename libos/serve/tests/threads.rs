@@ -1,13 +1,14 @@
 //! The cores of a server as threads, given back and taken again while clients ask: what the tests of `cores`
 //! do in one thread, at the mercy of a real scheduler.
 
+use nom_elastic::{CorePool, ElasticCore, ForwardCounts};
 use nom_net::{Application, Cidr, Closed, Config, FlowId, Stack};
 use nom_port::buffer::{Buffers, Sink, Slice};
 use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received, RingFull};
 use nom_port::world::{Clock, Doorbell, Idle, Wakeup};
 use nom_rt::inbox::Remote;
 use nom_rt::{EventLoop, INFRASTRUCTURE};
-use nom_serve::{Crew, Passing, Peers, Ports, Server};
+use nom_serve::{Migration, Ports, Server};
 use nom_service::{Governor, Reply, Service, Setting, Stream, Window};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +36,7 @@ struct Cable {
     client: VecDeque<Bytes>,
     /// Cores whose doorbell was rung since they last slept.
     rung: [bool; CORES],
-    mustered: usize,
+    serving: usize,
     is_over: bool,
 }
 
@@ -90,7 +91,7 @@ impl Nic for Card {
             Some(_) => cable.client.push_back(bytes),
             None => {
                 // By the client's port, whoever answers it.
-                let ring = usize::from(bytes[35]) % cable.mustered;
+                let ring = usize::from(bytes[35]) % cable.serving;
                 cable.rings[ring].push_back(bytes);
             }
         }
@@ -141,23 +142,23 @@ impl Doorbell for Bell {
     }
 }
 
-/// A crew whose cores wait until they are mustered.
+/// A pool whose cores wait until they are called back.
 struct Lender {
     shared: Arc<Shared>,
     /// How often a core left.
     left: AtomicUsize,
 }
 
-impl Crew for Lender {
-    fn muster(&self, cores: usize) -> usize {
-        self.shared.lock().mustered = cores;
+impl CorePool for Lender {
+    fn resize(&self, cores: usize) -> usize {
+        self.shared.lock().serving = cores;
         self.shared.change.notify_all();
         cores
     }
 
     fn leave(&self, index: usize) {
         self.left.fetch_add(1, Ordering::Relaxed);
-        let is_gone = |cable: &mut Cable| cable.mustered <= index && !cable.is_over;
+        let is_gone = |cable: &mut Cable| cable.serving <= index && !cable.is_over;
         drop(self.shared.change.wait_while(self.shared.lock(), is_gone).expect("nobody panicked"));
     }
 }
@@ -200,27 +201,27 @@ fn config(last: u8) -> Config {
 
 /// Serves until it is told to stop.
 fn serve(
-    peers: Peers<Bytes, u8>,
+    elastic: ElasticCore<Bytes, Migration<Bytes, u8>>,
     shared: Arc<Shared>,
     lender: Arc<Lender>,
     order: Arc<AtomicU16>,
-) -> Passing {
+) -> ForwardCounts {
     let clock = Real(Instant::now());
     let mut event_loop = EventLoop::reached_by(
-        peers.remote(),
+        elastic.remote(),
         clock.clone(),
-        Nap(shared.clone(), peers.index(), clock.clone()),
+        Nap(shared.clone(), elastic.index(), clock.clone()),
     );
-    let card = Card(shared, Some(peers.index()));
+    let card = Card(shared, Some(elastic.index()));
     let ports = Ports { tcp: vec![7], udp: Vec::new() };
     let mut server = Server::new(card, clock, config(2), &ports, Count);
-    server.set_peers(peers);
-    server.set_crew(lender);
+    server.set_core(elastic);
+    server.set_pool(lender);
     server.govern(Box::new(Orders(order)), event_loop.handle());
     let server = Rc::new(RefCell::new(server));
     event_loop.handle().add_poller(INFRASTRUCTURE, server.clone());
     event_loop.run();
-    server.borrow().passing()
+    server.borrow().forwards()
 }
 
 #[derive(Default)]
@@ -287,28 +288,28 @@ fn ask(shared: &Arc<Shared>, order: &AtomicU16) -> Clients {
 #[test]
 fn threads_give_cores_back_and_take_them_again() {
     let shared = Arc::new(Shared::default());
-    shared.lock().mustered = CORES;
+    shared.lock().serving = CORES;
     let lender = Arc::new(Lender { shared: shared.clone(), left: AtomicUsize::new(0) });
     let order = Arc::new(AtomicU16::new(0));
     let remotes: Vec<Remote> =
         (0..CORES).map(|core| Remote::new(core, Arc::new(Bell(shared.clone())))).collect();
-    let (clients, passing) = thread::scope(|scope| {
-        let cores: Vec<_> = Peers::group(remotes.clone())
+    let (clients, forwards) = thread::scope(|scope| {
+        let cores: Vec<_> = ElasticCore::group(remotes.clone())
             .into_iter()
-            .map(|peers| {
+            .map(|elastic| {
                 let (shared, lender, order) = (shared.clone(), lender.clone(), order.clone());
-                scope.spawn(move || serve(peers, shared, lender, order))
+                scope.spawn(move || serve(elastic, shared, lender, order))
             })
             .collect();
         let clients = ask(&shared, &order);
         shared.lock().is_over = true;
         shared.change.notify_all();
         remotes.iter().for_each(|remote| remote.post(INFRASTRUCTURE, |handle| handle.stop(0)));
-        let passing = cores.into_iter().map(|core| core.join().expect("a core")).collect::<Vec<_>>();
-        (clients, passing)
+        let forwards = cores.into_iter().map(|core| core.join().expect("a core")).collect::<Vec<_>>();
+        (clients, forwards)
     });
     assert!(clients.closed.iter().all(|why| *why == Closed::Finished), "{:?}", clients.closed);
-    let sum = |of: fn(&Passing) -> u64| passing.iter().map(of).sum::<u64>();
-    assert!(sum(|passing| passing.adopted) > 0 && lender.left.load(Ordering::Relaxed) > 0, "{passing:?}");
-    assert_eq!(sum(|passing| passing.lost), 0);
+    let sum = |of: fn(&ForwardCounts) -> u64| forwards.iter().map(of).sum::<u64>();
+    assert!(sum(|forwards| forwards.adopted) > 0 && lender.left.load(Ordering::Relaxed) > 0, "{forwards:?}");
+    assert_eq!(sum(|forwards| forwards.lost), 0);
 }

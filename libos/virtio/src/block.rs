@@ -1,8 +1,8 @@
 //! A disk (section 5.2), which is read.
 //!
 //! One request is under way at a time, and its core looks for the answer until it is there, as with
-//! [`crate::ninep`]: most of what is read lies in the memory of the host. A request lends several pieces of memory,
-//! so that one answer brings as much as many small ones would.
+//! [`crate::ninep`]: most of what is read lies in the memory of the host. A request lends several pieces of
+//! memory, so that one answer brings as much as many small ones would.
 
 use crate::error::{Error, Result};
 use crate::memory::Carver;

@@ -39,6 +39,7 @@ pub mod net {
     use alloc::sync::Arc;
     use alloc::vec::Vec;
     use core::fmt;
+    use nom_elastic::CorePool;
     use nom_linux_host::port::{Doorbells, Idle};
     use nom_port::world::Doorbell;
 
@@ -132,15 +133,15 @@ pub mod net {
             self.doorbells.clone()
         }
 
-        /// Runs `work` on each core, with one of `seeds`, and no crew: threads that have nothing to do cost
-        /// nothing. Returns what it returns on the running one.
+        /// Runs `work` on each core, with one of `seeds`, and no pool of cores: threads that have
+        /// nothing to do cost nothing. Returns what it returns on the running one.
         ///
         /// # Errors
         /// If the running core has no memory for buffers. Where another has none, the program ends.
         pub fn run<T: Send + 'static>(
             mut self,
             seeds: Vec<T>,
-            work: impl Fn(T, QueuePair, Idle, Option<Arc<dyn nom_serve::Crew>>) -> u8 + Send + Sync + 'static,
+            work: impl Fn(T, QueuePair, Idle, Option<Arc<dyn CorePool>>) -> u8 + Send + Sync + 'static,
         ) -> Result<u8, NoInterface> {
             let (work, cores) = (Arc::new(work), self.cores());
             let others = self.queues.split_off(1);

@@ -1,7 +1,7 @@
 //! The real governors of a simulated server on several cores that keeps things: every knob matters.
 
 use super::{Board, Heard, settings};
-use nom_earn::{Earner, Held, Member, Team};
+use nom_earn::{CoreGovernor, Earner, Held};
 use nom_economy::prices::Resource;
 use nom_economy::response::Response;
 use nom_economy_sim::resources::{Allotment, CORES_MAX, PHASE_SECONDS, Resources, Times, pooled};
@@ -17,7 +17,7 @@ const MOVING_SHARE: f64 = 0.5;
 /// Who asks of a curve: so many of its look-ups were sampled.
 const SAMPLES: f64 = 1e5;
 
-type Core = Member<parking_lot::RawMutex, Board, Heard>;
+type Core = CoreGovernor<parking_lot::RawMutex, Board, Heard>;
 
 thread_local! {
     /// What the application holds: a governor asks a function without arguments.
@@ -53,7 +53,7 @@ impl<'a> Estate<'a> {
         let contract: &'static str = scenario.contract.clone().leak();
         let settings = settings(&[("utility", contract), ("knobs", knobs)]);
         let earner = Earner::new(settings, board.clone(), heard, || HELD.get());
-        let members: Vec<Core> = Team::assemble(earner, board.clone(), CORES_MAX.into()).collect();
+        let members: Vec<Core> = CoreGovernor::of_cores(earner, board.clone(), CORES_MAX.into()).collect();
         let settings = vec![Setting { cores: CORES_MAX, ..Setting::default() }; members.len()];
         Self {
             scenario,

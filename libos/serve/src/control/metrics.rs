@@ -2,10 +2,10 @@
 
 use super::snapshot::{Account, Snapshot};
 use crate::payers::Consumption;
-use crate::peers::Passing;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Display, Write as _};
+use nom_elastic::ForwardCounts;
 use nom_net::batch::{Tallies, Tally};
 use nom_rt::histogram::Histogram;
 use nom_service::Earned;
@@ -130,7 +130,7 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     page.gauge("nom_cores", "Cores that the server has.", snapshot.servers);
     page.gauge("nom_cores_serving", "Those of them that serve.", snapshot.serving);
     page.gauge("nom_polling_cores", "Those of them that poll.", snapshot.polling);
-    passing(&mut page, &snapshot.passing);
+    forwards(&mut page, &snapshot.forwards);
     let batches = &snapshot.batches;
     page.batches("nom_batch_flushes_total", "Batches that were flushed.", |tally| tally.flushes, batches);
     page.batches("nom_batch_packets_total", "Packets in them.", |tally| tally.packets, batches);
@@ -161,10 +161,10 @@ fn window(page: &mut Page, snapshot: &Snapshot) {
     }
 }
 
-fn passing(page: &mut Page, passing: &Passing) {
-    page.counter("nom_flows_moved_total", "Connections that went on on another core.", passing.adopted);
-    page.counter("nom_flows_refused_total", "Connections that no other core took.", passing.refused);
-    page.counter("nom_frames_passed_total", "Frames passed on from core to core.", passing.passed);
+fn forwards(page: &mut Page, forwards: &ForwardCounts) {
+    page.counter("nom_flows_moved_total", "Connections that went on on another core.", forwards.adopted);
+    page.counter("nom_flows_refused_total", "Connections that no other core took.", forwards.refused);
+    page.counter("nom_frames_passed_total", "Frames passed on from core to core.", forwards.forwarded);
 }
 
 /// A metric of each activity: its name, what it says, and how much that is.

@@ -3,11 +3,11 @@
 use crate::clients::Measured;
 use crate::metered::Traffic;
 use crate::payers::Consumption;
-use crate::peers::Passing;
 use crate::stopwatch::Latencies;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
+use nom_elastic::ForwardCounts;
 use nom_net::batch::Tallies;
 use nom_net::counters::Counters;
 use nom_port::nic::Nic;
@@ -39,7 +39,7 @@ pub(crate) struct Snapshot {
     /// How many of them serve.
     pub serving: u64,
     /// What went from core to core.
-    pub passing: Passing,
+    pub forwards: ForwardCounts,
     pub stack: Counts,
     pub driver: Counts,
     pub event_loop: Counts,
@@ -70,12 +70,12 @@ impl Snapshot {
     /// Of one server.
     pub fn of<N: Nic, C: Clock>(
         stack: &mut Measured<N, C>,
-        passing: Passing,
+        forwards: ForwardCounts,
         service: &impl Service<N::Buffer>,
     ) -> Snapshot {
         let mut own = Metrics::default();
         service.metrics(&mut own);
-        Snapshot { passing, own, ..Snapshot::of_stack(stack) }
+        Snapshot { forwards, own, ..Snapshot::of_stack(stack) }
     }
 
     /// Of one stack, and whoever serves on it.
@@ -167,7 +167,7 @@ impl Snapshot {
     /// Adds another server.
     pub fn merge(&mut self, other: &Snapshot) {
         self.servers += other.servers;
-        self.passing += other.passing;
+        self.forwards += other.forwards;
         add(&mut self.stack, &other.stack);
         add(&mut self.driver, &other.driver);
         add(&mut self.event_loop, &other.event_loop);

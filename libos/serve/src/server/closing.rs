@@ -68,20 +68,20 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         let Some(part) = &mut self.closing else { return };
         if !core::mem::replace(&mut part.has_begun, true) {
             self.stack.stop_listening();
-            self.front.peers.iter().for_each(|peers| peers.ring_present());
+            self.front.core.iter().for_each(|core| core.ring_present());
         }
         self.front.clients.close_all(&mut self.stack);
         self.front.desk.iter_mut().for_each(|desk| desk.close_all(&mut self.stack));
         let left = self.stack.unfinished();
         let before = part.closing.left[part.index].swap(left, Ordering::AcqRel);
-        let peers = self.front.peers.as_ref();
+        let core = self.front.core.as_ref();
         if part.index > 0 {
             // The first one waits for it.
-            peers.filter(|_| left == 0 && before != 0).into_iter().for_each(|peers| peers.ring_first());
+            core.filter(|_| left == 0 && before != 0).into_iter().for_each(|core| core.ring_first());
             return;
         }
         let is_over = |(index, left): (usize, &AtomicUsize)| {
-            left.load(Ordering::Acquire) == 0 || peers.is_some_and(|peers| peers.is_away(index))
+            left.load(Ordering::Acquire) == 0 || core.is_some_and(|core| core.is_away(index))
         };
         if part.closing.left.iter().enumerate().all(is_over) {
             part.handle.stop(0);

@@ -18,7 +18,7 @@ fn run(case: Case) -> World {
 fn a_core_is_given_back_and_taken_again() {
     let world = run(Case { cores: 2, orders: vec![1, 2, 1, 0], ..Case::new(1) });
     assert_eq!(world.serving(), 2);
-    let moved: u64 = world.passing().iter().map(|passing| passing.adopted).sum();
+    let moved: u64 = world.forwards().iter().map(|forwards| forwards.adopted).sum();
     assert!(moved > 5, "{moved} flows moved");
 }
 
@@ -50,7 +50,7 @@ fn cores_that_the_device_does_not_let_go_serve_on() {
             assert!(answer.ends_with(&format!("\r\n\r\n{serving}\n")), "{answer}");
         }
     }
-    let moved: u64 = world.passing().iter().map(|passing| passing.adopted).sum();
+    let moved: u64 = world.forwards().iter().map(|forwards| forwards.adopted).sum();
     assert!(moved > 9, "{moved} flows moved, some of them back");
 }
 
@@ -76,7 +76,7 @@ fn the_control_port_orders_and_its_clients_move_too() {
         }
     }
     let metrics = world.say(flows[0], "GET /metrics HTTP/1.1\r\n\r\n");
-    let moved: u64 = world.passing().iter().map(|passing| passing.adopted).sum();
+    let moved: u64 = world.forwards().iter().map(|forwards| forwards.adopted).sum();
     assert!(metrics.contains("\nnom_cores_serving 1\n") && metrics.contains("\nnom_cores 3\n"), "{metrics}");
     assert!(moved >= 8 && metrics.contains("\nnom_flows_refused_total 0\n"), "{metrics}");
 }
@@ -123,13 +123,13 @@ fn a_frame_may_miss_its_flow_once() {
     while !world.has_received(NEW) {
         world.exchange();
     }
-    let before = world.passing();
+    let before = world.forwards();
     for core in [NEW, OLD, 1, OLD, NEW] {
         world.poll(core);
     }
-    let after = world.passing();
+    let after = world.forwards();
     assert_eq!((after[OLD].given, after[NEW].adopted), (1, 1));
-    assert!(after[OLD].passed > before[OLD].passed, "the old core missed it");
+    assert!(after[OLD].forwarded > before[OLD].forwarded, "the old core missed it");
     world.steer(Steering::Learning);
     world.run();
     world.check();

@@ -1,13 +1,14 @@
 //! A server on several cores, its device, a network and a client machine, on virtual time.
 
 use crate::common::{Deaf, Still};
+use nom_elastic::{CorePool, ElasticCore, ForwardCounts};
 use nom_net::{Application, Cidr, Closed, Config, FlowId, Instant, Slice, Stack};
 use nom_port::buffer::Buffers;
 use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received, RingFull};
 use nom_rt::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::poller::Poller as _;
-use nom_serve::{Control, Crew, Passing, Peers, Ports, Server};
+use nom_serve::{Control, Ports, Server};
 use nom_service::{Governor, Reply, Service, Setting, Stream, Window};
 use nom_wire::Random;
 use std::cell::{Cell, RefCell};
@@ -82,7 +83,7 @@ impl Case {
 #[derive(Debug)]
 struct Device {
     rings: Vec<VecDeque<Bytes>>,
-    /// Rings that it receives into, which the crew sets.
+    /// Rings that it receives into, which the pool sets.
     pairs: Arc<Mutex<Lent>>,
     /// The ring of each client's port.
     learned: BTreeMap<u16, usize>,
@@ -94,7 +95,7 @@ struct Device {
 /// What the world knows of the cores.
 #[derive(Debug)]
 pub struct Lent {
-    mustered: usize,
+    serving: usize,
     /// So many are to be had.
     most: usize,
     /// The device spreads what it receives over no fewer.
@@ -104,7 +105,7 @@ pub struct Lent {
 
 impl Device {
     fn deliver(&mut self, frame: Vec<u8>) {
-        let pairs = self.pairs.lock().expect("one thread").mustered;
+        let pairs = self.pairs.lock().expect("one thread").serving;
         let port = segment_ports(&frame).map(|(from, _)| from);
         let ring = match (self.steering, port) {
             (Steering::To(ring), _) => ring,
@@ -181,18 +182,18 @@ impl Nic for Card {
     fn disarm(&mut self) {}
 }
 
-/// A crew whose cores leave by not being polled any more.
+/// A pool whose cores leave by not being polled any more.
 #[derive(Debug)]
 struct Lender(Arc<Mutex<Lent>>);
 
-impl Crew for Lender {
-    fn muster(&self, cores: usize) -> usize {
+impl CorePool for Lender {
+    fn resize(&self, cores: usize) -> usize {
         let lent = &mut *self.0.lock().expect("one thread");
         if cores < lent.least {
-            return lent.mustered;
+            return lent.serving;
         }
-        let cores = cores.min(lent.most.max(lent.mustered));
-        lent.mustered = cores;
+        let cores = cores.min(lent.most.max(lent.serving));
+        lent.serving = cores;
         lent.away[..cores].fill(false);
         cores
     }
@@ -200,7 +201,7 @@ impl Crew for Lender {
     fn leave(&self, index: usize) {
         let lent = &mut *self.0.lock().expect("one thread");
         assert!(index > 0 && !lent.away[index], "core {index} leaves");
-        lent.away[index] = index >= lent.mustered;
+        lent.away[index] = index >= lent.serving;
     }
 }
 
@@ -354,7 +355,7 @@ fn config(address: [u8; 4], seed: u64) -> Config {
 }
 
 fn device(seed: u64, lent: &Arc<Mutex<Lent>>, steering: Steering) -> Rc<RefCell<Device>> {
-    let rings = vec![VecDeque::new(); lent.lock().expect("one thread").mustered];
+    let rings = vec![VecDeque::new(); lent.lock().expect("one thread").serving];
     let (pairs, learned, random) = (lent.clone(), BTreeMap::new(), Random::new(!seed));
     Rc::new(RefCell::new(Device { rings, pairs, learned, steering, random, sent: Vec::new() }))
 }
@@ -362,12 +363,12 @@ fn device(seed: u64, lent: &Arc<Mutex<Lent>>, steering: Steering) -> Rc<RefCell<
 impl World {
     pub fn new(case: Case) -> World {
         let lent = Arc::new(Mutex::new(Lent {
-            mustered: case.cores,
+            serving: case.cores,
             most: case.cores,
             least: 1,
             away: vec![false; case.cores],
         }));
-        let one = Arc::new(Mutex::new(Lent { mustered: 1, most: 1, least: 1, away: vec![false] }));
+        let one = Arc::new(Mutex::new(Lent { serving: 1, most: 1, least: 1, away: vec![false] }));
         let far = device(case.seed, &lent, case.steering);
         let near = device(case.seed, &one, Steering::Hash);
         let card = |last, index, device: &Rc<RefCell<Device>>| Card {
@@ -380,15 +381,15 @@ impl World {
         let remotes = (0..case.cores).map(|core| Remote::new(core, Arc::new(Deaf))).collect();
         let (mut cores, mut loops) = (Vec::new(), Vec::new());
         let control = Control::new(CONTROL_PORT, case.cores);
-        for peers in Peers::group(remotes) {
-            let event_loop = EventLoop::reached_by(peers.remote(), Still, Still);
-            let card = card(2, peers.index(), &far);
+        for elastic in ElasticCore::group(remotes) {
+            let event_loop = EventLoop::reached_by(elastic.remote(), Still, Still);
+            let card = card(2, elastic.index(), &far);
             let ports = Ports { tcp: vec![7], udp: Vec::new() };
             let half_open_max = case.half_open_max;
             let config = Config { half_open_max, ..config([10, 0, 0, 2], !case.seed) };
             let mut server = Server::new(card, Still, config, &ports, Numbers { open: open.clone() });
-            server.set_peers(peers);
-            server.set_crew(Arc::new(Lender(lent.clone())));
+            server.set_core(elastic);
+            server.set_pool(Arc::new(Lender(lent.clone())));
             server.control(control.clone(), cores.len(), event_loop.handle());
             let orders = Orders(case.is_governed.then(|| order.clone()));
             server.govern(Box::new(orders), event_loop.handle());
@@ -420,8 +421,8 @@ impl World {
         self.cores[0].serving()
     }
 
-    pub fn passing(&self) -> Vec<Passing> {
-        self.cores.iter().map(Server::passing).collect()
+    pub fn forwards(&self) -> Vec<ForwardCounts> {
+        self.cores.iter().map(Server::forwards).collect()
     }
 
     fn is_away(&self, core: usize) -> bool {
@@ -615,11 +616,14 @@ impl World {
             let flows = core.stack().flow_count();
             assert!(flows == 0 || index < wanted, "seed {seed}: {flows} flows on core {index}");
         }
-        let sum = |of: fn(&Passing) -> u64| self.passing().iter().map(of).sum::<u64>();
-        let (given, adopted, refused) =
-            (sum(|passing| passing.given), sum(|passing| passing.adopted), sum(|passing| passing.refused));
+        let sum = |of: fn(&ForwardCounts) -> u64| self.forwards().iter().map(of).sum::<u64>();
+        let (given, adopted, refused) = (
+            sum(|forwards| forwards.given),
+            sum(|forwards| forwards.adopted),
+            sum(|forwards| forwards.refused),
+        );
         assert_eq!(given, adopted + refused, "seed {seed}");
-        assert_eq!(sum(|passing| passing.lost), 0, "seed {seed}");
+        assert_eq!(sum(|forwards| forwards.lost), 0, "seed {seed}");
         assert_eq!(self.open.get(), 0, "seed {seed}: connections that the service still has");
     }
 }

@@ -10,10 +10,10 @@ pub(crate) use nom_sys::stack::ThreadStack;
 pub(crate) use nom_sys::start::archive;
 
 pub mod client;
-mod crew;
+mod core_pool;
 pub(crate) mod market;
 pub mod net;
-mod team;
+mod waiting_cores;
 
 /// The world behind `nom-port`'s traits, and the traits.
 pub mod port {

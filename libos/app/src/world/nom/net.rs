@@ -1,7 +1,7 @@
 //! The program's own network interfaces.
 
-use super::crew::Crew;
-use super::team::Team;
+use super::core_pool::LentCores;
+use super::waiting_cores::WaitingCores;
 use crate::serve::Core;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicUsize, fence};
+use nom_elastic::CorePool;
 use nom_port::world::Doorbell;
 use nom_sys::port::{Clock, Dma, Function, Idle, RegisterWindow};
 use nom_virtio::net;
@@ -141,7 +142,7 @@ pub(crate) struct Network {
     device: NetDevice,
     /// One for each core, the running one's first.
     pairs: Vec<PairSetup>,
-    team: Team,
+    others: WaitingCores,
     doorbells: Arc<Doorbells>,
 }
 
@@ -153,13 +154,13 @@ impl Network {
     /// If there is no network device, or it cannot be used.
     pub fn open(cores: usize) -> Result<Network, NoInterface> {
         let index = find().map_err(NoInterface::NoDevice)?;
-        let team = Team::acquire(cores.saturating_sub(1));
-        let pairs = u16::try_from(1 + team.len()).unwrap_or(u16::MAX);
+        let others = WaitingCores::acquire(cores.saturating_sub(1));
+        let pairs = u16::try_from(1 + others.len()).unwrap_or(u16::MAX);
         let memory_bytes = buffer_bytes(super::memory_max(), pairs);
         let Opened { device, pairs } =
             open(index, &Options { pairs, memory_bytes, ..Options::default() }).map_err(NoInterface::of)?;
         let doorbells = Arc::new(Doorbells::new(pairs.len()));
-        Ok(Network { device, pairs, team, doorbells })
+        Ok(Network { device, pairs, others, doorbells })
     }
 
     /// Cores that will serve.
@@ -172,7 +173,7 @@ impl Network {
         self.doorbells.clone()
     }
 
-    /// Runs `work` on each core, with one of `seeds` and, if there is more than one core, the crew. Returns
+    /// Runs `work` on each core, with one of `seeds` and, if there is more than one core, the pool. Returns
     /// what it returns on the running one.
     ///
     /// # Errors
@@ -180,9 +181,9 @@ impl Network {
     pub fn run<T: Send + 'static>(
         self,
         seeds: Vec<T>,
-        work: impl Fn(T, QueuePair, Idle, Option<Arc<dyn nom_serve::Crew>>) -> u8 + Send + Sync + 'static,
+        work: impl Fn(T, QueuePair, Idle, Option<Arc<dyn CorePool>>) -> u8 + Send + Sync + 'static,
     ) -> Result<u8, NoInterface> {
-        let Network { mut device, mut pairs, team, doorbells } = self;
+        let Network { mut device, mut pairs, others: waiting, doorbells } = self;
         let (bells, cores) = (doorbells.clone(), pairs.len());
         device.on_reset(Arc::new(move |cause| {
             tell(cause);
@@ -190,20 +191,20 @@ impl Network {
             (0..cores).for_each(|core| bells.ring(core));
         }));
         let work = Arc::new(work);
-        let ours = Arc::new(Crew::new(device, &pairs, doorbells.clone()));
-        let crew = (pairs.len() > 1).then(|| ours.clone() as Arc<dyn nom_serve::Crew>);
+        let ours = Arc::new(LentCores::new(device, &pairs, doorbells.clone()));
+        let pool = (pairs.len() > 1).then(|| ours.clone() as Arc<dyn CorePool>);
         let others = pairs.split_off(1);
         let mut seeds = seeds.into_iter();
         let first = seeds.next().expect("there is a seed for each core");
         let task = |(index, (setup, seed))| {
-            let (work, doorbells, crew) = (work.clone(), doorbells.clone(), crew.clone());
-            Box::new(move || serve_on(index, &doorbells, setup, |pair| work(seed, pair, Idle, crew)))
+            let (work, doorbells, pool) = (work.clone(), doorbells.clone(), pool.clone());
+            Box::new(move || serve_on(index, &doorbells, setup, |pair| work(seed, pair, Idle, pool)))
                 as Box<dyn FnOnce() + Send>
         };
-        ours.lead(team.set_to((1..).zip(others.into_iter().zip(seeds)).map(task).collect()));
+        ours.lead(waiting.set_to((1..).zip(others.into_iter().zip(seeds)).map(task).collect()));
         doorbells.belongs_here(0);
         let pair = start(pairs.remove(0), INTERRUPT_BIT).map_err(NoInterface::Device)?;
-        Ok(work(first, pair, Idle, crew))
+        Ok(work(first, pair, Idle, pool))
     }
 }
 

@@ -37,7 +37,7 @@ const POLLS: u64 = 1 << 63;
 const ALL: u32 = u32::MAX;
 
 /// What the cores have in common.
-pub struct Team<L: RawMutex, B, A> {
+struct SharedEarner<L: RawMutex, B, A> {
     board: B,
     /// The board's sequence that the governor has seen.
     seen: AtomicU32,
@@ -48,11 +48,11 @@ pub struct Team<L: RawMutex, B, A> {
     wants_demand: bool,
     governs: bool,
     chooses_cores: bool,
-    council: Mutex<L, Council<B, A>>,
+    joint: Mutex<L, Joint<B, A>>,
 }
 
 /// The governor, and what it has not been told yet.
-struct Council<B, A> {
+struct Joint<B, A> {
     earner: Earner<B, A>,
     /// By core.
     parts: Vec<Served>,
@@ -60,25 +60,25 @@ struct Council<B, A> {
 }
 
 /// One core's governor.
-pub struct Member<L: RawMutex, B, A> {
-    team: Arc<Team<L, B, A>>,
+pub struct CoreGovernor<L: RawMutex, B, A> {
+    shared: Arc<SharedEarner<L, B, A>>,
     index: usize,
     window_ns: u64,
-    /// What it served since it last had the floor.
+    /// What it served since it last held the earner.
     part: Served,
     set: (u64, u32),
-    /// What consumption cost when it last had the floor.
+    /// What consumption cost when it last held the earner.
     rates: CostRates,
-    /// What was earned when it last had the floor, and by whom.
+    /// What was earned when it last held the earner, and by whom.
     earned: (Earned, Vec<i64>),
 }
 
-impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
+impl<L: RawMutex, B: PriceBoard, A: Audience> CoreGovernor<L, B, A> {
     /// Governors for so many cores, which share `earner`; prices are posted on `board`.
-    pub fn assemble(earner: Earner<B, A>, board: B, cores: usize) -> impl Iterator<Item = Member<L, B, A>> {
+    pub fn of_cores(earner: Earner<B, A>, board: B, cores: usize) -> impl Iterator<Item = Self> {
         let earner = earner.on(cores);
         let set = (word(earner.setting()), ALL);
-        let team = Arc::new(Team {
+        let shared = Arc::new(SharedEarner {
             seen: AtomicU32::new(board.sequence().wrapping_sub(1)),
             board,
             setting: AtomicU64::new(set.0),
@@ -86,29 +86,29 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Team<L, B, A> {
             wants_demand: earner.wants_demand(),
             governs: earner.governs(),
             chooses_cores: earner.chooses_cores(),
-            council: Mutex::new(Council { earner, parts: vec![Served::default(); cores], began_ns: 0 }),
+            joint: Mutex::new(Joint { earner, parts: vec![Served::default(); cores], began_ns: 0 }),
         });
         let window_ns = match cores {
-            _ if !team.governs => WATCHED_NS,
+            _ if !shared.governs => WATCHED_NS,
             1 => WHOLE_NS,
             _ => PART_NS,
         };
-        let member = move |index| {
+        let governor = move |index| {
             let (part, rates, earned) = (Served::default(), CostRates::default(), Default::default());
-            Member { team: team.clone(), index, window_ns, part, set, rates, earned }
+            CoreGovernor { shared: shared.clone(), index, window_ns, part, set, rates, earned }
         };
-        (0..cores).map(member)
+        (0..cores).map(governor)
     }
 }
 
-impl<L: RawMutex, B, A> Team<L, B, A> {
+impl<L: RawMutex, B, A> SharedEarner<L, B, A> {
     fn set(&self, setting: Setting) {
         self.setting.store(word(setting), Relaxed);
         self.clients_max.store(setting.clients_max.unwrap_or(ALL), Relaxed);
     }
 }
 
-impl<B: PriceBoard, A: Audience> Council<B, A> {
+impl<B: PriceBoard, A: Audience> Joint<B, A> {
     /// Takes a core's part, and decides if the window is over; `in_force` is what the core has set. Returns
     /// the setting.
     fn hear(&mut self, index: usize, part: &mut Served, now_ns: u64, in_force: Setting) -> Setting {
@@ -131,23 +131,23 @@ impl<B: PriceBoard, A: Audience> Council<B, A> {
     }
 }
 
-impl<L: RawMutex, B: PriceBoard, A: Audience> Member<L, B, A> {
+impl<L: RawMutex, B: PriceBoard, A: Audience> CoreGovernor<L, B, A> {
     /// What all are to set, and whether this core does not yet.
     fn setting(&mut self) -> (Setting, bool) {
-        let (word, limit) = (self.team.setting.load(Relaxed), self.team.clients_max.load(Relaxed));
+        let (word, limit) = (self.shared.setting.load(Relaxed), self.shared.clients_max.load(Relaxed));
         let is_new = core::mem::replace(&mut self.set, (word, limit)) != (word, limit);
         let clients_max = Some(limit).filter(|limit| *limit != ALL);
-        (Setting { clients_max, ..setting(word) }, is_new && self.team.governs)
+        (Setting { clients_max, ..setting(word) }, is_new && self.shared.governs)
     }
 }
 
-impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
+impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for CoreGovernor<L, B, A> {
     fn governs(&self) -> bool {
-        self.team.governs
+        self.shared.governs
     }
 
     fn chooses_cores(&self) -> bool {
-        self.team.chooses_cores
+        self.shared.chooses_cores
     }
 
     fn window_ns(&self) -> u64 {
@@ -165,17 +165,17 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
 
     /// One says for all what they keep together.
     fn wants_demand(&self) -> bool {
-        self.index == 0 && self.team.wants_demand
+        self.index == 0 && self.shared.wants_demand
     }
 
     fn hear(&mut self, demand: &Demand) {
-        if let Some(mut council) = self.team.council.try_lock() {
-            council.earner.hear(demand);
+        if let Some(mut joint) = self.shared.joint.try_lock() {
+            joint.earner.hear(demand);
         }
     }
 
     fn wants_shares(&self) -> bool {
-        self.team.governs
+        self.shared.governs
     }
 
     fn divide(&mut self, shares: &[Window]) {
@@ -188,7 +188,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
             return None;
         }
         let (earned, shares) = &mut self.earned;
-        if let Some(mut council) = self.team.council.try_lock() {
+        if let Some(mut joint) = self.shared.joint.try_lock() {
             shares.iter_mut().for_each(|share| *share = 0);
             let mut note = |Activity(number): Activity, nanos| {
                 let number = number as usize;
@@ -197,7 +197,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
                 }
                 shares[number] = nanos;
             };
-            *earned = council.earner.earned(&mut note).unwrap_or_default();
+            *earned = joint.earner.earned(&mut note).unwrap_or_default();
         }
         shares.iter().enumerate().for_each(|(number, nanos)| tell(Activity(number as u32), *nanos));
         Some(*earned)
@@ -205,25 +205,25 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for Member<L, B, A> {
 
     fn observe(&mut self, window: &Window) -> Setting {
         self.part.whole.add(window);
-        // Whoever does not get the floor says it with its next window.
-        if let Some(mut council) = self.team.council.try_lock() {
-            let setting = council.hear(self.index, &mut self.part, window.to_ns, window.setting);
-            self.rates = council.earner.rates();
-            self.team.set(setting);
+        // Whoever does not get hold of it says it with its next window.
+        if let Some(mut joint) = self.shared.joint.try_lock() {
+            let setting = joint.hear(self.index, &mut self.part, window.to_ns, window.setting);
+            self.rates = joint.earner.rates();
+            self.shared.set(setting);
         }
         self.setting().0
     }
 
     fn look(&mut self, now_ns: u64) -> Option<Setting> {
-        let team = &self.team;
-        if team.board.sequence() != team.seen.load(Relaxed)
-            && let Some(mut council) = team.council.try_lock()
+        let shared = &self.shared;
+        if shared.board.sequence() != shared.seen.load(Relaxed)
+            && let Some(mut joint) = shared.joint.try_lock()
         {
-            if let Some(setting) = council.earner.look(now_ns) {
-                team.set(setting);
+            if let Some(setting) = joint.earner.look(now_ns) {
+                shared.set(setting);
             }
-            if let Some(seen) = council.earner.seen() {
-                team.seen.store(seen, Relaxed);
+            if let Some(seen) = joint.earner.seen() {
+                shared.seen.store(seen, Relaxed);
             }
         }
         let (setting, is_new) = self.setting();

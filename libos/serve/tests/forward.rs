@@ -3,13 +3,14 @@
 mod common;
 
 use common::{Deaf, Still};
+use nom_elastic::ElasticCore;
 use nom_net::{Application, Cidr, Config, Instant, Slice, Stack};
 use nom_port::buffer::Buffers;
 use nom_port::nic::{Checksum, Nic, Outgoing, Properties, Received, RingFull};
 use nom_rt::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::poller::Poller as _;
-use nom_serve::{Closing, Peers, Ports, Server};
+use nom_serve::{Closing, Migration, Ports, Server};
 use nom_service::{Reply, Service, Stream};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -116,17 +117,20 @@ fn remotes() -> Vec<Remote> {
     (0..2).map(|core| Remote::new(core, Arc::new(Deaf))).collect()
 }
 
+/// A core among the others.
+type Own = ElasticCore<Bytes, Migration<Bytes, ()>>;
+
 /// The server on cores that receive from `wires`.
 fn cores(wires: &[Wire; 2], back: &Steer, half_open_max: [usize; 2]) -> Vec<Server<Card, Still, Echo>> {
     let ports = Ports { tcp: vec![7], udp: Vec::new() };
-    let core = |((peers, wire), half_open_max): ((Peers<Bytes, ()>, &Wire), usize)| {
+    let core = |((elastic, wire), half_open_max): ((Own, &Wire), usize)| {
         let card = card(2, wire.clone(), back.clone());
         let config = Config { half_open_max, ..config([10, 0, 0, 2]) };
         let mut server = Server::new(card, Still, config, &ports, Echo);
-        server.set_peers(peers);
+        server.set_core(elastic);
         server
     };
-    Peers::group(remotes()).into_iter().zip(wires).zip(half_open_max).map(core).collect()
+    ElasticCore::group(remotes()).into_iter().zip(wires).zip(half_open_max).map(core).collect()
 }
 
 struct World {
@@ -211,9 +215,9 @@ fn is_segment(frame: &[u8]) -> bool {
 fn a_flow_lives_where_it_began_whatever_the_device_does() {
     let mut world = World::new(|frame| usize::from(is_segment(frame) && !is_syn(frame)));
     world.talk();
-    assert!(world.cores[1].passing().passed >= 4, "{:?}", world.cores[1].passing());
-    assert_eq!(world.cores[0].passing().taken, world.cores[1].passing().passed);
-    assert_eq!(world.cores[0].passing().passed + world.cores[0].passing().lost, 0);
+    assert!(world.cores[1].forwards().forwarded >= 4, "{:?}", world.cores[1].forwards());
+    assert_eq!(world.cores[0].forwards().taken, world.cores[1].forwards().forwarded);
+    assert_eq!(world.cores[0].forwards().forwarded + world.cores[0].forwards().lost, 0);
     assert_eq!(world.flows()[1], 0);
 }
 
@@ -222,9 +226,9 @@ fn a_flow_lives_where_it_began_whatever_the_device_does() {
 fn answers_to_neighbours_reach_the_core_that_asked() {
     let mut world = World::new(|frame| usize::from(is_segment(frame)));
     world.talk();
-    assert!(world.cores[0].passing().copied >= 1, "{:?}", world.cores[0].passing());
-    assert_eq!(world.cores[1].passing().taken, world.cores[0].passing().copied);
-    assert_eq!(world.cores[1].passing().passed, 0, "the flow is its own");
+    assert!(world.cores[0].forwards().copied >= 1, "{:?}", world.cores[0].forwards());
+    assert_eq!(world.cores[1].forwards().taken, world.cores[0].forwards().copied);
+    assert_eq!(world.cores[1].forwards().forwarded, 0, "the flow is its own");
 }
 
 #[test]
@@ -236,7 +240,7 @@ fn a_segment_that_is_nobodys_is_refused_where_it_comes_in() {
     world.cores = cores(&world.wires, &world.back, [1024; 2]);
     world.client.send(flow, Slice::new(b"anybody?"[..].into())).expect("room");
     world.pass();
-    assert_eq!(world.cores[1].passing().passed, 0, "no other core has to look at it");
+    assert_eq!(world.cores[1].forwards().forwarded, 0, "no other core has to look at it");
     assert_eq!(world.cores[1].stack().counters().dropped_tcp_port, 1);
     assert!(world.heard.is_closed, "the reset reached the client");
 }
@@ -263,11 +267,11 @@ fn a_flood_of_strays_costs_one_core() {
     const STRAYS: u16 = 1000;
     let mut world = World::new(|frame| usize::from(is_segment(frame)));
     world.talk();
-    let passed = world.cores[1].passing().passed;
+    let passed = world.cores[1].forwards().forwarded;
     (0..STRAYS).for_each(|number| world.wires[1].borrow_mut().push_back(stray(20_000 + number)));
     world.pass();
     assert_eq!(world.cores[1].stack().counters().dropped_tcp_port, u64::from(STRAYS));
-    assert_eq!((world.cores[1].passing().passed - passed, world.cores[0].passing().taken), (0, 0));
+    assert_eq!((world.cores[1].forwards().forwarded - passed, world.cores[0].forwards().taken), (0, 0));
 }
 
 #[test]
@@ -275,7 +279,7 @@ fn a_cookie_that_comes_back_to_its_core_opens_the_flow_there() {
     let mut world = World::remembering([0; 2], |frame| usize::from(is_segment(frame)));
     world.talk();
     assert_eq!(world.cores[1].stack().counters().cookies_accepted, 1);
-    assert_eq!(world.cores[1].passing().passed, 0);
+    assert_eq!(world.cores[1].forwards().forwarded, 0);
 }
 
 #[test]
@@ -284,7 +288,7 @@ fn a_cookie_that_comes_back_to_another_core_is_taken_there() {
     world.talk();
     assert_eq!(world.cores[0].stack().counters().cookies_sent, 1);
     assert_eq!(world.cores[1].stack().counters().cookies_accepted, 1);
-    assert_eq!(world.cores[1].passing().passed, 0);
+    assert_eq!(world.cores[1].forwards().forwarded, 0);
 }
 
 /// The peer's SYN comes twice, to a core that remembers it and to one that would give out a cookie: the first

@@ -1,9 +1,9 @@
 //! The cores of one machine: which of them a frame comes to, who rings for whom, who is there.
 
 use crate::random::Random;
+use nom_elastic::CorePool;
 use nom_port::world::Doorbell;
 use nom_rt::inbox::Remote;
-use nom_serve::Crew;
 use nom_virtio::net::NetDevice;
 use nom_virtio_fake::FakeRegisters;
 use siphasher::sip::SipHasher13;
@@ -50,24 +50,24 @@ pub struct Group {
     steering: Steering,
     random: Random,
     learned: BTreeMap<Key, usize>,
-    crew: Arc<Lender>,
+    pool: Arc<Lender>,
     remotes: Vec<Remote>,
 }
 
 impl Group {
     /// A machine of so many cores, whose device steers so.
     pub fn new(cores: usize, steering: Steering, random: Random) -> Group {
-        let crew = Arc::new(Lender {
+        let pool = Arc::new(Lender {
             rung: AtomicU64::new(0),
             lent: Mutex::new(Lent {
-                mustered: cores,
+                serving: cores,
                 away: vec![false; cores],
                 back: Vec::new(),
                 device: None,
             }),
         });
-        let remotes = (0..cores).map(|core| Remote::new(core, crew.clone())).collect();
-        Group { steering, random, learned: BTreeMap::new(), crew, remotes }
+        let remotes = (0..cores).map(|core| Remote::new(core, pool.clone())).collect();
+        Group { steering, random, learned: BTreeMap::new(), pool, remotes }
     }
 
     /// The ways to its cores.
@@ -76,13 +76,13 @@ impl Group {
     }
 
     /// Who lends the cores.
-    pub fn crew(&self) -> Arc<Lender> {
-        self.crew.clone()
+    pub fn pool(&self) -> Arc<Lender> {
+        self.pool.clone()
     }
 
     /// The core whose queue a frame comes to.
     pub fn steer(&mut self, frame: &[u8]) -> usize {
-        let cores = self.crew.mustered();
+        let cores = self.pool.serving();
         let key = ends(frame);
         match (self.steering, key) {
             (Steering::Random, _) | (_, None) => self.random.within(0..cores as u64) as usize,
@@ -105,18 +105,18 @@ impl Group {
 
     /// Cores for which others have rung since the last call.
     pub fn take_rung(&self) -> impl Iterator<Item = usize> + use<> {
-        let bits = self.crew.rung.swap(0, Ordering::Relaxed);
+        let bits = self.pool.rung.swap(0, Ordering::Relaxed);
         (0..64).filter(move |core| bits >> core & 1 == 1)
     }
 
     /// Cores that have come back since the last call.
     pub fn take_back(&self) -> Vec<usize> {
-        std::mem::take(&mut self.crew.lock().back)
+        std::mem::take(&mut self.pool.lock().back)
     }
 
     /// Whether a core has left.
     pub fn is_away(&self, core: usize) -> bool {
-        self.crew.lock().away[core]
+        self.pool.lock().away[core]
     }
 }
 
@@ -143,7 +143,7 @@ pub struct Lender {
 
 #[derive(Debug)]
 struct Lent {
-    mustered: usize,
+    serving: usize,
     away: Vec<bool>,
     /// Those that have come back since somebody asked.
     back: Vec<usize>,
@@ -156,8 +156,8 @@ impl Lender {
     }
 
     /// Cores that the device spreads over what it receives.
-    pub fn mustered(&self) -> usize {
-        self.lock().mustered
+    pub fn serving(&self) -> usize {
+        self.lock().serving
     }
 
     /// From now on it is this device that is told.
@@ -169,28 +169,28 @@ impl Lender {
     }
 }
 
-impl Crew for Lender {
-    fn muster(&self, cores: usize) -> usize {
+impl CorePool for Lender {
+    fn resize(&self, cores: usize) -> usize {
         let lent = &mut *self.lock();
         let is_told = lent.device.is_none_or(|device| {
             DEVICES.with_borrow_mut(|devices| devices[device].set_pairs(cores as u16).is_ok())
         });
         if !is_told {
-            return lent.mustered;
+            return lent.serving;
         }
-        for core in lent.mustered..cores {
+        for core in lent.serving..cores {
             if std::mem::take(&mut lent.away[core]) {
                 lent.back.push(core);
             }
         }
-        lent.mustered = cores;
+        lent.serving = cores;
         cores
     }
 
     fn leave(&self, index: usize) {
         let lent = &mut *self.lock();
         assert!(index > 0 && !lent.away[index], "core {index} leaves");
-        lent.away[index] = index >= lent.mustered;
+        lent.away[index] = index >= lent.serving;
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Board, Heard, World, earner};
 use nom_abi::prices::PricedResource;
-use nom_earn::{Member, Team};
+use nom_earn::CoreGovernor;
 use nom_economy::utility::Utility;
 use nom_service::Latency;
 use nom_service::{CostRates, Governor, Setting, Window};
@@ -12,12 +12,12 @@ use nom_service::{CostRates, Governor, Setting, Window};
 const CONTRACT: &str = "Gbit; refund 20 2000";
 const PART_NS: u64 = 5_000_000;
 
-type Core = Member<parking_lot::RawMutex, Board, Heard>;
+type Core = CoreGovernor<parking_lot::RawMutex, Board, Heard>;
 
-fn team(cores: usize) -> (Vec<Core>, Board, Heard) {
+fn governors(cores: usize) -> (Vec<Core>, Board, Heard) {
     let (earner, board, heard) = earner(&[("utility", CONTRACT)]);
     board.post(PricedResource::NetworkOut, 1.0, 0);
-    (Team::assemble(earner, board.clone(), cores).collect(), board, heard)
+    (CoreGovernor::of_cores(earner, board.clone(), cores).collect(), board, heard)
 }
 
 /// What a core serves in a part of a window, if clients are spread evenly over `of` cores.
@@ -43,7 +43,7 @@ fn part(clients: f64, of: f64, now_ns: u64, setting: Setting) -> Window {
     }
 }
 
-/// Lets the first cores of the team serve for so many parts; the others sleep.
+/// Lets the first of the cores serve for so many parts; the others sleep.
 fn serve(cores: &mut [Core], settings: &mut [Setting], of: usize, parts: u64, began_ns: &mut u64) {
     serve_clients(64.0, &mut cores[..of], settings, parts, began_ns);
 }
@@ -72,7 +72,7 @@ fn rate_for(clients: f64, setting: Setting) -> f64 {
 
 #[test]
 fn every_core_knows_what_consumption_costs() {
-    let (mut cores, board, _) = team(2);
+    let (mut cores, board, _) = governors(2);
     board.post(PricedResource::Core, 0.25, 0);
     board.post(PricedResource::NetworkIn, 0.5, 0);
     let (mut settings, mut now_ns) = ([Setting::default(); 2], 0);
@@ -87,7 +87,7 @@ fn every_core_knows_what_consumption_costs() {
 
 #[test]
 fn cores_find_the_best_setting_together_and_all_set_it() {
-    let (mut cores, _, heard) = team(3);
+    let (mut cores, _, heard) = governors(3);
     let (mut settings, mut now_ns) = ([Setting::default(); 3], 0);
     serve(&mut cores, &mut settings, 3, 4000, &mut now_ns);
     assert!(settings.iter().all(|setting| *setting == settings[0]), "{settings:?}");
@@ -106,7 +106,7 @@ fn cores_find_the_best_setting_together_and_all_set_it() {
 #[test]
 fn a_core_that_sleeps_holds_up_nobody() {
     for awake in [0, 2] {
-        let (mut cores, _, heard) = team(3);
+        let (mut cores, _, heard) = governors(3);
         cores.rotate_left(awake);
         let (mut settings, mut now_ns) = ([Setting::default(); 3], 0);
         serve(&mut cores, &mut settings, 1, 4000, &mut now_ns);
@@ -123,7 +123,7 @@ fn a_core_that_sleeps_holds_up_nobody() {
 #[test]
 fn what_an_owner_orders_teaches_nothing_about_what_was_chosen() {
     for (count, clients) in [(1, 1.0), (1, 64.0), (2, 64.0)] {
-        let (mut cores, _, _) = team(count);
+        let (mut cores, _, _) = governors(count);
         let (mut settings, mut now_ns) = ([Setting::default(); 2], 0);
         serve_clients(clients, &mut cores, &mut settings, 2000, &mut now_ns);
         let each = clients / count as f64;
@@ -157,7 +157,7 @@ fn hold(clients: f64, cores: &mut [Core], settings: &mut [Setting; 2], micros: u
 
 #[test]
 fn a_price_reaches_every_core_with_its_next_look() {
-    let (mut cores, board, _) = team(2);
+    let (mut cores, board, _) = governors(2);
     let (mut settings, mut now_ns) = ([Setting::default(); 2], 0);
     serve(&mut cores, &mut settings, 2, 2000, &mut now_ns);
     // At more than it is worth, less is sent.

@@ -146,8 +146,8 @@ fn back_and_forth() -> impl Iterator<Item = usize> {
 
 #[test]
 fn memcached_gives_a_core_back_and_takes_it_again_under_load() {
-    let guest = Guest::bundle("tests/system/manifests/crew-memcached.toml");
-    Server::on_cores("crew-memcached", guest, 11211, 2, |server| {
+    let guest = Guest::bundle("tests/system/manifests/elastic-memcached.toml");
+    Server::on_cores("elastic-memcached", guest, 11211, 2, |server| {
         under_load(server, store_and_ask, back_and_forth(), |server, cores| {
             let expected = if cores == 1 { "held [0], seen from 1" } else { "held [0, 1], seen from 1" };
             wait_until(expected, || held(server) == expected);
@@ -157,8 +157,8 @@ fn memcached_gives_a_core_back_and_takes_it_again_under_load() {
 
 #[test]
 fn nhttpd_gives_a_core_back_and_takes_it_again_under_load() {
-    let guest = Guest::bundle("tests/system/manifests/crew-nhttpd.toml");
-    Server::on_cores("crew-nhttpd", guest, 80, 2, |server| {
+    let guest = Guest::bundle("tests/system/manifests/elastic-nhttpd.toml");
+    Server::on_cores("elastic-nhttpd", guest, 80, 2, |server| {
         under_load(server, fetch, back_and_forth(), |_, _| {});
     });
 }
@@ -166,8 +166,8 @@ fn nhttpd_gives_a_core_back_and_takes_it_again_under_load() {
 /// Cores that come back take any processor that is free.
 #[test]
 fn cores_come_and_go_in_any_number() {
-    let guest = Guest::bundle("tests/system/manifests/crew-nhttpd.toml");
-    Server::on_cores("crew-four", guest, 80, 4, |server| {
+    let guest = Guest::bundle("tests/system/manifests/elastic-nhttpd.toml");
+    Server::on_cores("elastic-four", guest, 80, 4, |server| {
         let orders = [1, 4, 3, 1, 2, 4, 2, 3, 2, 1, 3, 4];
         under_load(server, fetch, orders.into_iter().cycle().take(24), |_, _| {});
     });
@@ -175,8 +175,8 @@ fn cores_come_and_go_in_any_number() {
 
 #[test]
 fn memcaslap_does_not_notice() {
-    let guest = Guest::bundle("tests/system/manifests/crew-memcached.toml");
-    Server::on_cores("crew-memcaslap", guest, 11211, 2, |server| {
+    let guest = Guest::bundle("tests/system/manifests/elastic-memcached.toml");
+    Server::on_cores("elastic-memcaslap", guest, 11211, 2, |server| {
         let is_over = AtomicBool::new(false);
         let mut control = connect(SocketAddr::new(server.address.ip(), CONTROL));
         let (changes, said) = std::thread::scope(|scope| {
@@ -199,8 +199,8 @@ fn memcaslap_does_not_notice() {
 
 #[test]
 fn orders_that_cannot_be_followed_are_refused_and_named() {
-    let guest = Guest::bundle("tests/system/manifests/crew-nhttpd.toml");
-    Server::on_cores("crew-orders", guest, 80, 2, |server| {
+    let guest = Guest::bundle("tests/system/manifests/elastic-nhttpd.toml");
+    Server::on_cores("elastic-orders", guest, 80, 2, |server| {
         let mut control = connect(SocketAddr::new(server.address.ip(), CONTROL));
         for nonsense in ["3", "-1", "", "two", "99999999999999999999"] {
             let (status, why) = http(&mut control, "PUT", "/cores", nonsense);

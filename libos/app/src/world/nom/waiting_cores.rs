@@ -17,12 +17,12 @@ enum Order {
 }
 
 /// Cores besides the running one. They sleep until they have work.
-pub(super) struct Team(Vec<(Core, Arc<Mutex<Order>>)>);
+pub(super) struct WaitingCores(Vec<(Core, Arc<Mutex<Order>>)>);
 
-impl Team {
+impl WaitingCores {
     /// Acquires `wanted` more cores, or as many of them as there are.
-    pub fn acquire(wanted: usize) -> Team {
-        Team((0..wanted).map_while(|_| member().ok()).collect())
+    pub fn acquire(wanted: usize) -> WaitingCores {
+        WaitingCores((0..wanted).map_while(|_| waiting().ok()).collect())
     }
 
     /// How many they are.
@@ -46,7 +46,7 @@ impl Team {
     }
 }
 
-fn member() -> Result<(Core, Arc<Mutex<Order>>), nom_sys::Error> {
+fn waiting() -> Result<(Core, Arc<Mutex<Order>>), nom_sys::Error> {
     let order = Arc::new(Mutex::new(Order::Wait));
     let own = order.clone();
     Ok((cores::acquire(move || follow(&own))?, order))

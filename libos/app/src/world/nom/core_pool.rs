@@ -9,7 +9,7 @@ use nom_sys::cores::{self, Core};
 use nom_sys::sync::Mutex;
 
 /// The cores that serve, each with a queue pair of one device.
-pub(super) struct Crew {
+pub(super) struct LentCores {
     /// How many are to serve, the first ones.
     wanted: AtomicUsize,
     /// Those of the queue pairs, by their cores.
@@ -25,12 +25,12 @@ struct Command {
     others: Vec<Core>,
 }
 
-impl Crew {
+impl LentCores {
     /// Of as many cores as there are `pairs` of `device`, all of which serve.
-    pub fn new(device: NetDevice, pairs: &[PairSetup], doorbells: Arc<Doorbells>) -> Crew {
+    pub fn new(device: NetDevice, pairs: &[PairSetup], doorbells: Arc<Doorbells>) -> LentCores {
         let interrupts = pairs.iter().map(PairSetup::interrupt).collect();
         let command = Mutex::new(Command { device, others: Vec::new() });
-        Crew { wanted: AtomicUsize::new(pairs.len()), interrupts, doorbells, command }
+        LentCores { wanted: AtomicUsize::new(pairs.len()), interrupts, doorbells, command }
     }
 
     /// Lets the first core command the further ones.
@@ -39,8 +39,8 @@ impl Crew {
     }
 }
 
-impl nom_serve::Crew for Crew {
-    fn muster(&self, cores: usize) -> usize {
+impl nom_elastic::CorePool for LentCores {
+    fn resize(&self, cores: usize) -> usize {
         let Command { device, others } = &mut *self.command.lock();
         let (before, wanted) = (self.wanted.load(Acquire), cores.clamp(1, 1 + others.len()));
         if wanted == before || device.set_pairs(wanted as u16).is_err() {
