@@ -71,12 +71,16 @@ pub fn run(options: &Run) -> Result<u8> {
     status
 }
 
-/// The image of what is to run, before anybody tells it an address or prices.
+/// The image of what is to run, before anybody tells it an address or prices, and behind it the first sector
+/// of its disk, if it is to have one: that has a sum of all sums of what is on it.
 ///
 /// # Errors
 /// What is wrong with it, or does not build.
 pub fn image(options: &Run) -> Result<Vec<u8>> {
-    Ok(Subject::read(options)?.pack()?.elf)
+    let subject = Subject::read(options)?;
+    let header = subject.bundle().and_then(BundleManifest::disk).map(nom_image::manifest::Files::disk_header);
+    let header = header.transpose()?;
+    Ok([subject.pack(None)?.elf, header.unwrap_or_default()].concat())
 }
 
 /// The name that is asked for: the machine's keys may have it.
@@ -122,7 +126,7 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
         networks.push(Network::default());
     }
     let memory = options.memory.unwrap_or_else(|| linux::default_memory(subject.bundle()));
-    let boot = subject.pack(directory)?;
+    let boot = subject.pack(Some(directory))?;
     let accelerator = choose_accelerator(options, store)?;
     let image = directory.join("image");
     write_private(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
@@ -306,9 +310,9 @@ impl Subject {
         Ok(Some(path))
     }
 
-    /// Builds what is to boot, with the disk that it is to have, if it is to have one.
-    fn pack(self, directory: &Path) -> Result<Boot> {
-        let disk = self.write_disk(directory)?;
+    /// Builds what is to boot, with the disk that it is to have, if it is to have one, in a directory.
+    fn pack(self, directory: Option<&Path>) -> Result<Boot> {
+        let disk = directory.map(|directory| self.write_disk(directory)).transpose()?.flatten();
         match self {
             Subject::Image(elf) => Ok(Boot { elf, ..Boot::default() }),
             Subject::Bundle(bundle) => {

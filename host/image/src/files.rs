@@ -56,6 +56,14 @@ impl Files {
         self.added_to(self.root.as_ref().unwrap_or(&Root::default()))?.write_disk(path)
     }
 
+    /// The first sector of that disk, by which one whose files have changed is told.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn disk_header(&self) -> Result<Vec<u8>> {
+        self.added_to(self.root.as_ref().unwrap_or(&Root::default()))?.disk_header()
+    }
+
     fn added_to(&self, root: &Root) -> Result<Root> {
         let mut root = root.clone();
         for mount in &self.mounts {

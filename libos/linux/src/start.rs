@@ -5,8 +5,8 @@
 //! where it begins, `user` whom it runs as, `USER:GROUP` by numbers, and `volume.N`, from 0 on, where the
 //! directory is that the host lends by the device of that number; `trace` is the number of the device that
 //! lends the directory whose file `trace` calls are noted in, and `trace.calls`, `trace.style` and
-//! `trace.string` are what [`TraceOptions`] reads; `root` is `disk` if the files are not packed but on a disk; the
-//! rest is nom's.
+//! `trace.string` are what [`TraceOptions`] reads; `root` is `disk` if the files are not packed but on a
+//! disk; the rest is nom's.
 
 use crate::family::{Beginning, FamilyParts, ProcessFamily};
 use crate::trace::{TraceOptions, TraceSink, Tracer};

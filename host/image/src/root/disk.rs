@@ -14,6 +14,25 @@ impl Root {
     /// # Errors
     /// A file of the root that cannot be read, or changes meanwhile; a disk that cannot be written.
     pub fn write_disk(&self, path: &Path) -> Result<()> {
+        let written = |reason: io::Error| error(path, format!("cannot be written: {reason}"));
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(written)?;
+        let (header, index) = self.lay(Some(&mut file), path)?;
+        file.seek(SeekFrom::Start(0)).map_err(written)?;
+        file.write_all(&header.encode()).and_then(|()| file.write_all(&index)).map_err(written)?;
+        file.set_len(header.bytes().unwrap_or(u64::MAX)).map_err(written)
+    }
+
+    /// The first sector of the disk, by which one whose files have changed is told: it sums up all sums.
+    ///
+    /// # Errors
+    /// A file of the root that cannot be read, or changes meanwhile.
+    pub fn disk_header(&self) -> Result<Vec<u8>> {
+        self.lay(None, Path::new("the disk")).map(|(header, _)| header.encode().to_vec())
+    }
+
+    /// The header and the index of a disk, whose blocks are written to a file if there is one.
+    fn lay(&self, file: Option<&mut File>, path: &Path) -> Result<(RootHeader, Vec<u8>)> {
         let (mut files, mut end) = (Vec::new(), 0);
         let archive = self.pack(u64::MAX, |entry| {
             let bytes = entry.body.len()?;
@@ -28,35 +47,31 @@ impl Root {
         let blocks = end.div_ceil(BLOCK_BYTES);
         let header = RootHeader { archive_bytes: archive.len() as u64, blocks, index_sum: 0 };
         let written = |reason: io::Error| error(path, format!("cannot be written: {reason}"));
-        let too_large = || error(path, "the root is larger than any disk");
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(written)?;
-        file.seek(SeekFrom::Start(header.data_at().ok_or_else(too_large)?)).map_err(written)?;
+        let data_at = header.data_at().ok_or_else(|| error(path, "the root is larger than any disk"))?;
         let mut out = Blocks { file, block: Vec::new(), at: 0, sums: Vec::new() };
+        if let Some(file) = &mut out.file {
+            file.seek(SeekFrom::Start(data_at)).map_err(written)?;
+        }
         for (body, extent) in files {
             out.fill(extent.start).map_err(written)?;
             body.copy_to(extent.bytes, |bytes| out.put(bytes).map_err(written))?;
         }
         out.fill(blocks * BLOCK_BYTES).map_err(written)?;
-        let Blocks { mut file, sums, .. } = out;
-        let index = [archive, sums].concat();
-        let header = RootHeader { index_sum: sum(&index), ..header };
-        file.seek(SeekFrom::Start(0)).map_err(written)?;
-        file.write_all(&header.encode()).and_then(|()| file.write_all(&index)).map_err(written)?;
-        file.set_len(header.bytes().ok_or_else(too_large)?).map_err(written)
+        let index = [archive, out.sums].concat();
+        Ok((RootHeader { index_sum: sum(&index), ..header }, index))
     }
 }
 
 /// The blocks of a disk, as they are written.
-struct Blocks {
-    file: File,
+struct Blocks<'f> {
+    file: Option<&'f mut File>,
     block: Vec<u8>,
     /// How much there is already.
     at: u64,
     sums: Vec<u8>,
 }
 
-impl Blocks {
+impl Blocks<'_> {
     fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let room = BLOCK_BYTES as usize - self.block.len();
@@ -66,10 +81,13 @@ impl Blocks {
             bytes = later;
             if self.block.len() as u64 == BLOCK_BYTES {
                 self.sums.extend(sum(&self.block).to_le_bytes());
-                match self.block.iter().all(|byte| *byte == 0) {
+                match &mut self.file {
                     // A hole takes no room of this computer's.
-                    true => drop(self.file.seek(SeekFrom::Current(BLOCK_BYTES as i64))?),
-                    false => self.file.write_all(&self.block)?,
+                    Some(file) if self.block.iter().all(|byte| *byte == 0) => {
+                        file.seek(SeekFrom::Current(BLOCK_BYTES as i64))?;
+                    }
+                    Some(file) => file.write_all(&self.block)?,
+                    None => {}
                 }
                 self.block.clear();
             }
@@ -137,6 +155,7 @@ mod tests {
         let disk = std::fs::read(&path).expect("read");
         let header = RootHeader::decode(disk.first_chunk().expect("a sector")).expect("it is one");
         assert_eq!((header.blocks, header.bytes()), (6, Some(disk.len() as u64)));
+        assert_eq!(root.disk_header().expect("read"), disk[..512]);
         let index = &disk[512..512 + header.index_bytes().expect("few") as usize];
         assert_eq!(sum(index), header.index_sum);
         let data = &disk[header.data_at().expect("few") as usize..];
