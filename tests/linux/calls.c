@@ -11,6 +11,7 @@
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -244,6 +245,32 @@ static void priorities(void) {
 	say("of nobody", getpriority(PRIO_PROCESS, 1 << 21));
 	say("of nothing", getpriority(9, 0));
 	setpriority(PRIO_PROCESS, 0, 0);
+	for (int policy = 0; policy < 7; policy++) {
+		say("least of a policy", sched_get_priority_min(policy));
+		say("most of a policy", sched_get_priority_max(policy));
+	}
+}
+
+/* Calls that C libraries make no more, and old programs do. */
+static void old_times(void) {
+	struct stat status;
+	long seconds[2] = {5, 7};
+	struct timeval times[2] = {{1000, 250000}, {2000, 999999}}, wrong[2] = {{1, 1000000}, {1, 0}};
+	close(open("/tmp/times", O_CREAT | O_WRONLY, 0600));
+	say("utime", syscall(SYS_utime, "/tmp/times", seconds));
+	stat("/tmp/times", &status);
+	say("its second", status.st_mtime);
+	say("utimes", syscall(SYS_utimes, "/tmp/times", times));
+	stat("/tmp/times", &status);
+	say("its nanoseconds", status.st_mtim.tv_nsec);
+	say("and when it was read", status.st_atim.tv_nsec);
+	say("utimes wrong", syscall(SYS_utimes, "/tmp/times", wrong));
+	say("utimes nowhere", syscall(SYS_utimes, "/tmp/times", 8L));
+	say("futimesat", syscall(SYS_futimesat, AT_FDCWD, "/tmp/absent", times));
+	int descriptor = open("/tmp/times", O_RDONLY);
+	say("futimesat of it", syscall(SYS_futimesat, descriptor, NULL, times));
+	close(descriptor);
+	unlink("/tmp/times");
 }
 
 static void limits(void) {
@@ -958,6 +985,7 @@ int main(int count, char **arguments) {
 	interfaces();
 	addresses();
 	priorities();
+	old_times();
 	limits();
 	return 0;
 }

@@ -5,12 +5,14 @@ use crate::mounts::Volume;
 use crate::numbers::whole;
 use crate::restart::{self, Policy};
 use crate::store::Group;
+use crate::strace::Trace;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nom_image::manifest::Port;
 use nom_provider::Source;
 use nom_vmm::{Accelerator, Iommu, MachineKind, Memory};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// Boot applications on nom, each machine in milliseconds.
 #[derive(Debug, Parser)]
@@ -37,6 +39,8 @@ const TOP_EXAMPLES: &str = "Examples:
 pub enum Command {
     /// Run an application in a new machine.
     Run(Box<Run>),
+    /// Show the system calls of a Linux program in a machine, or say which it can make.
+    Strace(Box<crate::strace::Options>),
     /// List machines.
     Ps(Ps),
     /// Print what a machine wrote to its console.
@@ -102,7 +106,14 @@ impl Command {
     /// Whether others connect to this process: one that leaves must not end it by SIGPIPE, which a gathered
     /// write to its connection raises.
     pub fn has_connections(&self) -> bool {
-        matches!(self, Command::Run(_) | Command::Start(_) | Command::Demo(_) | Command::Provider(_))
+        matches!(
+            self,
+            Command::Run(_)
+                | Command::Strace(_)
+                | Command::Start(_)
+                | Command::Demo(_)
+                | Command::Provider(_)
+        )
     }
 }
 
@@ -247,6 +258,9 @@ pub struct Run {
     /// The machines of `nom up` that this is one of.
     #[arg(long, hide = true, value_name = "JSON")]
     pub group: Option<Group>,
+    /// Where the system calls of a Linux program are noted.
+    #[arg(skip)]
+    pub trace: Option<Rc<Trace>>,
 }
 
 impl Run {

@@ -56,15 +56,26 @@ pub fn subject(
     arguments: &[String],
     (options, contract): (&RootOptions, &ContractOptions),
 ) -> Result<Option<BundleManifest>> {
-    let found = match (&options.oci, app) {
-        (Some(layout), program) => Some(of_layout(layout, program, arguments)?),
-        (None, Some(app)) => of_name(app, arguments, options)?,
-        (None, None) => None,
-    };
-    let Some((root, command)) = found else { return Ok(None) };
+    let Some((root, command)) = gathered(app, arguments, options)? else { return Ok(None) };
     say_taken(&command.program, &root);
     let bundle = contract.bundle(&project.manifest_path(APPLICATION)?, None)?;
     Ok(Some(bundle.with_root(root, &command)))
+}
+
+/// The files of a Linux program and how it is started, if `app` means one.
+///
+/// # Errors
+/// As [`subject`].
+pub fn gathered(
+    app: Option<&str>,
+    arguments: &[String],
+    options: &RootOptions,
+) -> Result<Option<(Root, Command)>> {
+    match (&options.oci, app) {
+        (Some(layout), program) => of_layout(layout, program, arguments).map(Some),
+        (None, Some(app)) => of_name(app, arguments, options),
+        (None, None) => Ok(None),
+    }
 }
 
 /// A program of this computer, or of a tree of directories, or what an image of a registry starts, if `app`
@@ -132,13 +143,14 @@ fn say_taken(program: &str, root: &Root) {
     }
 }
 
-/// The program with directories of this computer, which its machine is to be lent in this order.
-pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume]) -> BundleManifest {
+/// The program with directories of this computer, which its machine is to be lent in this order; it is lent
+/// another behind them if it is traced.
+pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume], is_traced: bool) -> BundleManifest {
     let application = &mut bundle.applications[0];
     for (number, volume) in volumes.iter().enumerate() {
         application.environment.insert(format!("volume.{number}"), volume.place().to_owned());
     }
-    if !volumes.is_empty() {
+    if is_traced || !volumes.is_empty() {
         application.devices.push(LENDER);
     }
     bundle

@@ -42,6 +42,7 @@ mod start;
 mod stats;
 mod stop;
 mod store;
+mod strace;
 mod supervise;
 mod supply;
 mod times;
@@ -75,6 +76,7 @@ fn execute(command: &Command) -> Result<u8> {
     match command {
         Command::Run(options) if options.host => process::run(options),
         Command::Run(options) => run::run(options),
+        Command::Strace(options) => strace::strace(options),
         Command::Ps(options) => machines::ps(options),
         Command::Logs(options) => logs::logs(options),
         Command::Inspect(options) => machines::inspect(options),

@@ -13,10 +13,11 @@ use crate::port_holder;
 use crate::ports;
 use crate::prices;
 use crate::store::{self, Record, Store};
+use crate::strace::Traced;
 use crate::supervise::{Supervised, Supervision};
 use crate::supply::Supply;
 use crate::times::Timed;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use nom_build::prices::PRICED;
 use nom_build::{PriceFeed, Project};
@@ -98,7 +99,8 @@ struct Place<'s> {
 fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) -> Result<u8> {
     let Place { store, name, directory } = *place;
     let is_linux = subject.bundle().is_some_and(|bundle| bundle.root().is_some());
-    let directories = lent_directories(if is_linux { &options.files } else { &[] })?;
+    let mut directories = lent_directories(if is_linux { &options.files } else { &[] })?;
+    directories.extend(options.trace.iter().map(|trace| trace.lent()));
     if options.network != NetworkChoice::User {
         // What takes long is done before signals are only looked at now and then.
         subject.prepare()?;
@@ -141,10 +143,7 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
     attachment.publish(&launch.published)?;
     let provider = supply.as_ref().map(|supply| supply.prices.url());
     let record = Record { provider, ..record(options, name, &launch, boot.programs)? };
-    let audience: Box<dyn Audience> = match &supply {
-        Some(supply) if options.watch => Box::new(supply.watch(name, earning)?),
-        _ => Box::new(Console),
-    };
+    let audience = audience(options, supply.as_ref(), name, earning)?;
     let supervision = Supervision {
         launch: &launch,
         directory,
@@ -166,6 +165,23 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
     Ok(status)
 }
 
+/// Who sees what the machine says.
+fn audience(
+    options: &Run,
+    supply: Option<&Supply>,
+    name: &str,
+    earning: Vec<String>,
+) -> Result<Box<dyn Audience>> {
+    let audience: Box<dyn Audience> = match supply {
+        Some(supply) if options.watch => Box::new(supply.watch(name, earning)?),
+        _ => Box::new(Console),
+    };
+    Ok(match &options.trace {
+        Some(trace) => Box::new(Traced::new(audience, trace)?),
+        None => audience,
+    })
+}
+
 /// A file for its owner alone: keys are in the environment of `priced`.
 fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
@@ -179,7 +195,11 @@ impl Subject {
         let project = Project::find()?;
         let sources = (&options.linux, &options.contract);
         if let Some(bundle) = linux::subject(&project, options.app.as_deref(), &options.arguments, sources)? {
-            return Ok(Subject::Bundle(Box::new((project, linux::with_volumes(bundle, &options.files)))));
+            let mut bundle = linux::with_volumes(bundle, &options.files, options.trace.is_some());
+            if let Some(trace) = &options.trace {
+                trace.tell(&mut bundle, options.files.len())?;
+            }
+            return Ok(Subject::Bundle(Box::new((project, bundle))));
         }
         if path.is_file() && is_elf(path)? {
             if !options.arguments.is_empty() || !options.environment.is_empty() || options.ip.is_some() {
@@ -195,6 +215,7 @@ impl Subject {
             let elf = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             return Ok(Subject::Image(elf));
         }
+        ensure!(options.trace.is_none(), "{}: expected the path of a Linux program", options.label());
         let arguments = (!options.arguments.is_empty()).then_some(options.arguments.as_slice());
         let bundle = options.contract.bundle(&project.manifest_path(options.label())?, arguments)?;
         let bundle = given_files(bundle, &options.files)?;

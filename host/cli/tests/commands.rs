@@ -38,7 +38,7 @@ enum How {
 use How::{Ends, In, Long, Serves, ServesRoot};
 
 /// Beginnings of commands, of which the first that fits counts.
-const COMMANDS: [(&str, How); 50] = [
+const COMMANDS: [(&str, How); 51] = [
     ("./nom demo", In("tests/system/tests/demo.rs")),
     ("./nom test tidy", In(".ci/run")),
     ("./nom test mutants", In("xtask/src/mutants/by_hand.rs")),
@@ -64,6 +64,7 @@ const COMMANDS: [(&str, How); 50] = [
     ("./nom run hello", Ends),
     ("./nom run /usr/bin/memcached", In("host/cli/tests/linux_programs.rs")),
     ("./nom run --root", Long),
+    ("./nom strace", In("host/cli/tests/linux_programs.rs")),
     ("./nom run redis:7", In("host/cli/tests/linux_images.rs")),
     ("./nom run --oci", In("host/cli/tests/linux_images.rs")),
     ("./nom build /usr/bin/redis-server", Long),

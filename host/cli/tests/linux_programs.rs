@@ -206,3 +206,90 @@ fn what_is_no_program_is_named_with_what_was_expected() {
         assert!(said.contains(&expected), "{words:?}: {said}");
     }
 }
+
+/// The trace of a program, apart from what it writes.
+#[test]
+fn a_program_is_traced_call_by_call() {
+    let site = Site::new();
+    let script = "echo hello; (exit 3); echo nobody >/absent/file";
+    let trace = site.path().join("trace");
+    let output = site
+        .nom("strace -m 256M -e trace=%file,%process,write -o")
+        .arg(&trace)
+        .args(["/bin/dash", "--", "-c", script])
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let text = std::fs::read_to_string(&trace).expect("a trace");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("hello\n"), "{}", said(&output));
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("write("), "{}", said(&output));
+    for expected in [
+        "\n1 openat(AT_FDCWD, \"/lib/x86_64-linux-gnu/libc.so.6\", O_RDONLY|O_CLOEXEC) = 3\n",
+        "\n1 write(1, \"hello\\n\", 6) = 6\n",
+        "\n2 exit_group(3) = ?\n2 +++ exited with 3 +++\n",
+        "[{WIFEXITED(s) && WEXITSTATUS(s) == 3}], 0, NULL) = 2\n",
+        "\n1 openat(AT_FDCWD, \"/absent/file\", O_WRONLY|O_CREAT|O_TRUNC, 0666) = -1 ENOENT\n",
+        "\n1 exit_group(2) = ?\n1 +++ exited with 2 +++\n",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(!text.contains(" brk("), "{text}");
+}
+
+/// A call that waits has its beginning written, and others' lines do not mix with it.
+#[test]
+fn a_trace_says_who_waits_and_its_summary_counts() {
+    let site = Site::new();
+    let script = "read it; echo $it";
+    let traced = |options: &str, words: &[&str]| {
+        let output = site.nom(options).args(words).output().expect("it starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let pipeline = "(sleep 0.1; echo late) | (read it; echo $it)";
+    let words = ["--include", "/bin/sleep", "/bin/dash", "--", "-c", pipeline];
+    let (status, text) = traced("strace -m 256M -e trace=wait4,read,clock_nanosleep", &words);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("] read(0 <unfinished ...>\n"), "{text}");
+    assert!(text.contains("] <... read resumed>, \"l\", 1) = 1\n"), "{text}");
+    let (status, text) =
+        traced("strace -m 256M -c -e trace=read,write,close", &["/bin/dash", "--", "-c", script]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("% time     seconds  usecs/call     calls    errors syscall\n"), "{text}");
+    let total = text.lines().find(|line| line.ends_with(" total")).expect("a line for all");
+    let calls = |name: &str| {
+        let line = text.lines().find(|line| line.ends_with(&format!(" {name}")));
+        line.and_then(|line| line.split_whitespace().nth(3)).and_then(|calls| calls.parse::<u32>().ok())
+    };
+    assert_eq!(calls("write"), Some(1), "{text}");
+    let sum = ["read", "write", "close"].iter().filter_map(|name| calls(name)).sum::<u32>();
+    assert_eq!(total.split_whitespace().nth(3), Some(sum.to_string().as_str()), "{text}");
+    let (status, text) = traced("strace -e trace=raed", &["/bin/dash"]);
+    assert_eq!(status, Some(125));
+    assert!(text.contains("-e trace=raed: `raed`: expected the name of a call"), "{text}");
+    let (status, text) = traced("strace", &["hello"]);
+    assert_eq!(status, Some(125));
+    assert!(text.contains("hello: expected the path of a Linux program"), "{text}");
+}
+
+/// What a program does is among what its code can do.
+#[test]
+fn what_a_program_can_call_is_told_before_anything_boots() {
+    let site = Site::new();
+    let output = site.nom("strace --check /bin/dash").output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(text.contains("/bin/dash: its 3 files can make "), "{text}");
+    let refused = text.split("refused (ENOSYS)").nth(1).expect("some are");
+    assert!(refused.contains("  rseq                 C libraries do without; by "), "{text}");
+    let complete = text.split("complete:\n").nth(1).and_then(|rest| rest.lines().next()).expect("a line");
+    let made = ["openat", "read", "write", "dup2", "execve", "exit_group", "getppid", "rt_sigaction"];
+    for name in made {
+        assert!(complete.split_whitespace().any(|known| known == name), "{name}: {text}");
+    }
+    // Of libraries only what is led to: dash waits for no set of sockets.
+    assert!(!complete.contains("epoll_wait") && !complete.contains("listen"), "{text}");
+    assert!(text.contains("  wait4                "), "{text}");
+    let output = site.nom("strace --check /etc/passwd").output().expect("it starts");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(said(&output).contains("passwd"), "{}", said(&output));
+}

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod calls;
 mod elf;
 mod error;
 pub mod files;
@@ -27,6 +28,7 @@ mod report;
 mod root;
 mod symbols;
 
+pub use calls::CallsFound;
 pub use error::{Error, Place, Result};
 pub use kernel::{image_end, is_bootable};
 pub use lower::{Lowered, lower};

@@ -5,6 +5,7 @@ use crate::family::ProcessFamily;
 use crate::process::{OwnMemory, Process};
 use crate::signals::{Info, Signal};
 use crate::task::Task;
+use crate::trace::Tracer;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::fmt;
@@ -82,6 +83,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// `EINTR` if a signal is to be delivered before, or the thread is to end.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Errno> {
+        self.family.tracer.iter().for_each(Tracer::flush);
         let mut future = pin!(future);
         let mut interruption = pin!(self.task.interruption());
         let result = self.thread.block_on(poll_fn(|context| {

@@ -7,6 +7,7 @@ use crate::machine::Spaces;
 use crate::process::{Exit, Process};
 use crate::signals::Info;
 use crate::task::Task;
+use crate::trace::Tracer;
 use crate::vdso::VdsoImage;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -30,6 +31,8 @@ pub struct FamilyParts {
     pub handle: Handle,
     /// Threads of that loop.
     pub threads: Threads,
+    /// Who notes calls, if somebody wants that.
+    pub tracer: Option<Tracer>,
 }
 
 /// How the first process begins.
@@ -58,6 +61,7 @@ pub struct ProcessFamily {
     /// The loop that everything runs on.
     pub handle: Handle,
     pub(crate) threads: Threads,
+    pub(crate) tracer: Option<Tracer>,
     pub(crate) spaces: Spaces,
     pub(crate) entropy: RefCell<Entropy>,
     pub(crate) futexes: Futexes,
@@ -91,7 +95,7 @@ impl ProcessFamily {
     /// A family without processes.
     pub fn new(setup: FamilyParts) -> Rc<ProcessFamily> {
         use nom_app::port::world::Entropy as _;
-        let FamilyParts { vfs, network, handle, threads } = setup;
+        let FamilyParts { vfs, network, handle, threads, tracer } = setup;
         let (mut entropy, mut boot_id) = (Entropy::new(), [0; 16]);
         entropy.fill(&mut boot_id);
         Rc::new(ProcessFamily {
@@ -99,6 +103,7 @@ impl ProcessFamily {
             network,
             handle,
             threads,
+            tracer,
             spaces: Spaces::default(),
             entropy: RefCell::new(entropy),
             futexes: Futexes::default(),
@@ -193,6 +198,7 @@ impl ProcessFamily {
     /// first.
     pub(crate) fn ended(&self, process: &Rc<Process>, exit: Exit) {
         const FIRST: u32 = 1;
+        self.tracer.iter().for_each(|tracer| tracer.ended(process, exit));
         if process.id == FIRST {
             self.name_those_left(process);
             return self.handle.stop(exit.machine_status());

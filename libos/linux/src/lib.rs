@@ -31,6 +31,7 @@ pub mod start;
 pub mod start;
 pub mod table;
 mod task;
+pub mod trace;
 mod vdso;
 
 pub use call::Call;

@@ -3,13 +3,17 @@
 //! The first argument is the program's path, the others are the program's own. Its files are those that are
 //! packed with the application. Of the environment `env.NAME` is the program's variable `NAME`, `directory`
 //! where it begins, `user` whom it runs as, `USER:GROUP` by numbers, and `volume.N`, from 0 on, where the
-//! directory is that the host lends by the device of that number; the rest is nom's.
+//! directory is that the host lends by the device of that number; `trace` is the number of the device that
+//! lends the directory whose file `trace` calls are noted in, and `trace.calls`, `trace.style` and
+//! `trace.string` are what [`TraceOptions`] reads; the rest is nom's.
 
 use crate::family::{Beginning, FamilyParts, ProcessFamily};
+use crate::trace::{TraceOptions, TraceSink, Tracer};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use linux_raw_sys::general::O_WRONLY;
 use nom_app::sockets::{self, Network};
 use nom_fs::{Caller, Credentials, Vfs};
 use nom_ninep::{Client, Fid};
@@ -44,7 +48,8 @@ pub fn run() -> Result<u8, Box<dyn core::error::Error>> {
     let (mut event_loop, network) = event_loop()?;
     let handle = event_loop.handle().clone();
     let threads = sockets::threads(&handle, STACK_BYTES);
-    let family = ProcessFamily::new(FamilyParts { vfs: files()?, network, handle, threads });
+    let tracer = tracer()?;
+    let family = ProcessFamily::new(FamilyParts { vfs: files()?, network, handle, threads, tracer });
     let directory = nom_app::var("directory").unwrap_or("/").as_bytes();
     let begin = Beginning { directory, user: user()?, arguments: &arguments, environment: &environment() };
     family.start(&path, &begin)?;
@@ -101,6 +106,41 @@ fn volume(number: usize) -> Result<(Client, Fid), Box<dyn core::error::Error>> {
     let index = nom_sys::devices::find_nth(number, is_lender).map_err(|error| error.name())?;
     let function = Function::acquire(index).map_err(|error| error.name())?;
     Ok(Client::new(Box::new(NinepDevice::open(function, &mut Dma)?))?)
+}
+
+/// The file that lines of a trace go to, in the directory that is lent for it.
+const TRACE_FILE: &[u8] = b"trace";
+
+/// Who notes calls, if the environment has a variable `trace`.
+fn tracer() -> Result<Option<Tracer>, Box<dyn core::error::Error>> {
+    use nom_app::var;
+    let Some(text) = var("trace") else { return Ok(None) };
+    let number =
+        text.parse().map_err(|_| format!("the environment's trace=`{text}`: a number is expected"))?;
+    let options = TraceOptions::read(var("trace.calls"), var("trace.style"), var("trace.string"));
+    let options = options.map_err(|error| format!("the environment's trace.{error}"))?;
+    let (mut client, directory) = volume(number).map_err(|error| format!("the trace: {error}"))?;
+    let file = client.walk(directory, Some(TRACE_FILE)).map_err(|error| format!("the trace: {error}"))?;
+    client.open(file, O_WRONLY).map_err(|error| format!("the trace: {error}"))?;
+    Ok(Some(Tracer::new(options, Box::new(TraceFile { client, file, offset: 0 }))))
+}
+
+/// A file of the host's that a trace is written to.
+struct TraceFile {
+    client: Client,
+    file: Fid,
+    offset: u64,
+}
+
+impl TraceSink for TraceFile {
+    fn put(&mut self, mut text: &[u8]) {
+        while !text.is_empty() {
+            // A host that takes nothing has a trace that ends there.
+            let Ok(count @ 1..) = self.client.write_at(self.file, self.offset, text) else { return };
+            self.offset += count as u64;
+            text = &text[count..];
+        }
+    }
 }
 
 /// Before the name of each variable that is the program's.

@@ -129,7 +129,10 @@ impl Task {
     fn make_call(self: &Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) -> Option<u64> {
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = *self.context.borrow().registers();
         let call = Call::new(family, self, thread, [rdi, rsi, rdx, r10, r8, r9]);
-        let result = table::answer(&call, rax);
+        let result = match &family.tracer {
+            None => table::answer(&call, rax),
+            Some(tracer) => tracer.answer(&call, rax),
+        };
         let value = match result {
             Ok(value) => value,
             Err(errno) => (-i64::from(errno.code())) as u64,
@@ -171,6 +174,7 @@ impl Task {
     /// Has a signal come that its own instruction raised: who blocks or ignores it ends.
     fn force(&self, info: Info, fault: [u64; 3]) {
         let Some(signal) = info.signal() else { return };
+        self.process.family.tracer.iter().for_each(|tracer| tracer.signal(self.id, &info));
         let action = self.process.actions.borrow().get(signal);
         if action.handler <= IGNORE || self.blocked.get().has(signal) {
             let registers = *self.context.borrow().registers();
@@ -248,6 +252,7 @@ impl Task {
         while !self.ends() {
             let Some(info) = self.take_signal(SignalSet(!self.blocked.get().0)) else { break };
             let Some(signal) = info.signal() else { continue };
+            self.process.family.tracer.iter().for_each(|tracer| tracer.signal(self.id, &info));
             let action = self.process.actions.borrow().get(signal);
             match action.handler {
                 IGNORE => {}

@@ -20,7 +20,7 @@ pub struct Description {
     /// Debian's packages, which are unpacked into `root`, and not installed.
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Programs that are needed to build it, as packages that have their names.
+    /// Programs that are needed to build and run it, as packages that have their names, or `PACKAGE:PROGRAM`.
     #[serde(default)]
     pub tools: Vec<String>,
     /// How it is built, by a shell, in the suite's directory. It makes the file `list`: a test a line, its

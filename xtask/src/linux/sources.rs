@@ -27,7 +27,8 @@ pub fn set_up(suite: &Suite<'_>) -> Result<()> {
     }
     let tool = |name: &String| {
         let name: &'static str = name.clone().leak();
-        Tool { package: name, probe: vec![name].leak() }
+        let (package, program) = name.split_once(':').unwrap_or((name, name));
+        Tool { package, probe: vec![program].leak() }
     };
     debian::set_up(&description.tools.iter().map(tool).collect::<Vec<_>>()).context(Unobtainable)?;
     if home.exists() {

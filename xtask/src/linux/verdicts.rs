@@ -19,6 +19,16 @@ pub enum Results {
         /// What is printed then.
         skipped_text: Option<String>,
     },
+    /// A command runs several tests, and says of each how it ended in a line that begins so and goes on with
+    /// the test's name, behind which may be how long it took, ` (5 ms)`.
+    Lines {
+        /// Of tests that passed.
+        passed: String,
+        /// Of tests that failed.
+        failed: String,
+        /// What a passed line has in it whose test was skipped.
+        skipped: Option<String>,
+    },
     /// Python's `unittest -v`: a command runs several tests, with a line each, `NAME ... ok`.
     Unittest,
 }
@@ -65,11 +75,40 @@ impl Verdicts {
                 };
                 self.outcomes.insert(name.to_owned(), outcome);
             }
+            Results::Lines { passed, failed, skipped } => {
+                let marks = (passed.as_str(), failed.as_str(), skipped.as_deref());
+                self.note_lines(name, text, end, marks);
+            }
             Results::Unittest => self.note_unittest(name, text, end),
         }
         let skipped = text.len().saturating_sub(TEXT_MAX);
         let start = (skipped..text.len()).find(|place| text.is_char_boundary(*place)).unwrap_or(0);
         self.texts.insert(name.to_owned(), text[start..].to_owned());
+    }
+
+    /// The command itself is a test, too, which passes if its status is 0: it may end in the middle.
+    fn note_lines(&mut self, name: &str, text: &str, end: &str, marks: (&str, &str, Option<&str>)) {
+        let (passed, failed, skipped) = marks;
+        for line in text.lines().map(str::trim_start) {
+            let (test, outcome) = match (line.strip_prefix(failed), line.strip_prefix(passed)) {
+                (Some(test), _) => (test, Outcome::Failed("failed".to_owned())),
+                (None, Some(test)) if skipped.is_some_and(|mark| test.contains(mark)) => {
+                    (test, Outcome::Skipped)
+                }
+                (None, Some(test)) => (test, Outcome::Passed),
+                (None, None) => continue,
+            };
+            let timed = test.rsplit_once(" (").filter(|(_, time)| time.ends_with("ms)"));
+            let test = timed.map_or(test, |(test, _)| test);
+            // Names may be there twice: who fails once fails.
+            let key = format!("{name}.{}", test.trim());
+            let known = self.outcomes.entry(key).or_insert(Outcome::Passed);
+            if *known == Outcome::Passed {
+                *known = outcome;
+            }
+        }
+        let whole = if end == "status 0" { Outcome::Passed } else { Outcome::Failed(end.to_owned()) };
+        self.outcomes.insert(name.to_owned(), whole);
     }
 
     /// A test's line begins with its name and its class, and ends, maybe with lines of others between, with
@@ -152,6 +191,20 @@ mod tests {
         assert_eq!(verdicts.outcome("d").to_string(), "failed (signal 6)");
         assert_eq!(verdicts.outcome("e").to_string(), "failed (did not run)");
         assert_eq!(verdicts.text("d"), "said this");
+    }
+
+    #[test]
+    fn lines_are_verdicts_and_so_is_the_end() {
+        let marks = |text: &str| text.to_owned();
+        let (passed, failed) = (marks("[ok]: "), marks("[err]: "));
+        let results = Results::Lines { passed, failed, skipped: Some(marks("# SKIP")) };
+        let text = "[ok]: SET (12 ms)\nnoise\n[err]: GET (now) in x.tcl\n [ok]: DEL # SKIP\n[ok]: SET\n";
+        let mut verdicts = Verdicts::default();
+        verdicts.note(&results, "unit/a", text, "status 1");
+        assert_eq!(verdicts.passed().collect::<Vec<_>>(), ["unit/a.SET"]);
+        assert_eq!(verdicts.outcome("unit/a.GET (now) in x.tcl").to_string(), "failed (failed)");
+        assert_eq!(verdicts.outcome("unit/a.DEL # SKIP"), Outcome::Skipped);
+        assert_eq!(verdicts.outcome("unit/a").to_string(), "failed (status 1)");
     }
 
     #[test]

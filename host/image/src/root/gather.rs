@@ -78,6 +78,38 @@ impl Root {
         Err(error(Path::new(&path), SCRIPTS_OF_SCRIPTS))
     }
 
+    /// Files with code: a program with its interpreter and the libraries that it names, in the order in which
+    /// they are loaded, and the other programs and libraries of the root. A script's program is its
+    /// interpreter.
+    ///
+    /// # Errors
+    /// As [`Root::of_program`].
+    pub(crate) fn code_files(&self, program: &str) -> Result<(Vec<String>, Vec<String>)> {
+        let search = Search::new(Tree::Gathered(self), Vec::new());
+        let mut path = program.to_owned();
+        for _ in 0..=SCRIPTS_MAX {
+            match search.runnable(&path)? {
+                Runnable::Program => {
+                    let named = search.closure(&path, &|_| false)?;
+                    let place = |path: &String| search.follow(path).map(|file| file.display().to_string());
+                    let mut known = Vec::new();
+                    for path in named.iter().filter_map(place) {
+                        if !known.contains(&path) {
+                            known.push(path);
+                        }
+                    }
+                    let is_code =
+                        |path: &str| search.runnable(path).is_ok_and(|kind| kind == Runnable::Program);
+                    let others = self.files().map(|(path, _)| path.to_owned());
+                    let others = others.filter(|path| !known.contains(path) && is_code(path)).collect();
+                    return Ok((known, others));
+                }
+                Runnable::Script { interpreter, .. } => path = interpreter,
+            }
+        }
+        Err(error(Path::new(&path), SCRIPTS_OF_SCRIPTS))
+    }
+
     fn add_program(&mut self, search: &Search<'_>, host: &Path, path: &str, depth: usize) -> Result<()> {
         if depth > SCRIPTS_MAX {
             return Err(error(Path::new(path), SCRIPTS_OF_SCRIPTS));

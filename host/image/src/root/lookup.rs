@@ -58,7 +58,7 @@ impl Root {
     ///
     /// # Errors
     /// If there is none.
-    pub(super) fn contents(&self, path: &str) -> Result<Vec<u8>> {
+    pub(crate) fn contents(&self, path: &str) -> Result<Vec<u8>> {
         let file = self.entries.get(path).filter(|entry| entry.mode & TYPE_MASK == FILE);
         let absent = || error(Path::new(&format!("/{path}")), "no such file");
         file.ok_or_else(absent)?.body.contents()

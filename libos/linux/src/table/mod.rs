@@ -2,9 +2,11 @@
 //! from this.
 
 mod refused;
+mod unanswered;
 
 use crate::call::Call;
 use crate::{calls, descriptors};
+use alloc::vec::Vec;
 use nom_fs::Errno;
 
 /// What there is of a call.
@@ -95,6 +97,43 @@ pub const PARTS: &[&[SystemCall]] = &[
     descriptors::calls::sockets::ROWS,
     refused::ROWS,
 ];
+
+/// Names of the kinds of calls that a trace can be limited to, as strace has them, and which those are.
+const CLASSES: [(&str, &[&[SystemCall]]); 5] = [
+    ("memory", &[calls::memory::ROWS]),
+    ("process", &[calls::processes::ROWS, calls::threads::ROWS]),
+    ("signal", &[calls::signals::ROWS]),
+    ("network", &[descriptors::calls::sockets::ROWS]),
+    ("ipc", &[calls::segments::ROWS]),
+];
+
+/// The calls of a kind, by its name without `%`: those of [`CLASSES`], `file` for those that take a path, and
+/// `desc` for those that take a descriptor.
+pub fn class(name: &str) -> Option<Vec<&'static SystemCall>> {
+    let takes = |what: &'static [&str]| {
+        let all = PARTS.iter().flat_map(|part| part.iter());
+        all.filter(|row| row.arguments.iter().any(|argument| what.contains(argument))).collect()
+    };
+    match name {
+        "file" => Some(takes(&["path", "from", "target"])),
+        "desc" => Some(takes(&["descriptor", "descriptors"])),
+        _ => {
+            let (_, parts) = CLASSES.iter().find(|(class, _)| *class == name)?;
+            Some(parts.iter().flat_map(|part| part.iter()).collect())
+        }
+    }
+}
+
+/// What Linux calls the call with this number, whether or not it is answered here.
+pub fn name_of(number: u32) -> Option<&'static str> {
+    let unanswered = unanswered::NAMES.iter().find(|(known, _)| u32::from(*known) == number);
+    row(number.into()).map(|row| row.name).or(unanswered.map(|(_, name)| *name))
+}
+
+/// The call with this name.
+pub fn named(name: &str) -> Option<&'static SystemCall> {
+    PARTS.iter().flat_map(|part| part.iter()).find(|row| row.name == name)
+}
 
 /// Behind the last number that there is.
 const NUMBERS: usize = 462;
@@ -190,6 +229,10 @@ mod tests {
             assert!(names.insert(expected.name), "{} is there twice", expected.name);
             assert!(expected.arguments.len() <= 6);
         }
+        assert!(class("file").is_some_and(|rows| rows.iter().any(|row| row.name == "openat")));
+        assert!(class("network").is_some_and(|rows| rows.iter().any(|row| row.name == "bind")));
+        assert!(class("x").is_none() && named("x").is_none() && named("read").is_some());
+        assert_eq!([name_of(0), name_of(135), name_of(1000)], [Some("read"), Some("personality"), None]);
         assert!(row(u64::MAX).is_none() && row(NUMBERS as u64).is_none());
     }
 }

@@ -100,6 +100,19 @@ pub(crate) const ROWS: &[SystemCall] = &[
         &["directory", "path", "times", "flags"],
         set_times,
     ),
+    SystemCall::complete(abi::__NR_utime, "utime", &["path", "times"], |call| {
+        let seconds = |at: u64| call.memory().read_value(at).map(|seconds: i64| [seconds, 0]);
+        let times = call.arguments[1];
+        let stamps =
+            (times != 0).then(|| Ok::<_, Errno>([seconds(times)?, seconds(times + 8)?])).transpose()?;
+        set_times_at(call, (HERE, 0), LastLink::Follow, stamps)
+    }),
+    SystemCall::complete(abi::__NR_utimes, "utimes", &["path", "times"], |call| {
+        set_times_at(call, (HERE, 0), LastLink::Follow, microseconds(call, call.arguments[1])?)
+    }),
+    SystemCall::complete(abi::__NR_futimesat, "futimesat", &["directory", "path", "times"], |call| {
+        set_times_at(call, (call.int(0), 1), LastLink::Follow, microseconds(call, call.arguments[2])?)
+    }),
     SystemCall::complete(abi::__NR_chdir, "chdir", &["path"], change_directory),
     SystemCall::complete(abi::__NR_fchdir, "fchdir", &["descriptor"], change_to_open),
     SystemCall::complete(abi::__NR_chroot, "chroot", &["path"], change_root),
@@ -295,12 +308,34 @@ fn truncate(call: &Call<'_>) -> Result<u64, Errno> {
 }
 
 fn set_times(call: &Call<'_>) -> Result<u64, Errno> {
-    let [_, path_at, times, flags, ..] = call.arguments;
-    let stamp = |index: u64| -> Result<Stamp, Errno> {
-        if times == 0 {
-            return Ok(Stamp::Now);
-        }
-        let [seconds, nanoseconds]: [i64; 2] = call.memory().read_value(times + 16 * index)?;
+    let [_, _, times, flags, ..] = call.arguments;
+    let stamps = (times != 0).then(|| call.memory().read_value::<[[i64; 2]; 2]>(times)).transpose()?;
+    set_times_at(call, (call.int(0), 1), following(flags as u32), stamps)
+}
+
+/// Two times in seconds and microseconds, as seconds and nanoseconds; none at address 0.
+fn microseconds(call: &Call<'_>, times: u64) -> Result<Option<[[i64; 2]; 2]>, Errno> {
+    if times == 0 {
+        return Ok(None);
+    }
+    let stamps: [[i64; 2]; 2] = call.memory().read_value(times)?;
+    let to_nanoseconds = |[seconds, microseconds]: [i64; 2]| match microseconds {
+        0..1_000_000 => Ok([seconds, microseconds * 1000]),
+        _ => Err(Errno::EINVAL),
+    };
+    Ok(Some([to_nanoseconds(stamps[0])?, to_nanoseconds(stamps[1])?]))
+}
+
+/// Sets when a file was read and changed last, in seconds and nanoseconds: now if there are no times. The
+/// file is that of a path, which is the argument behind a directory's, or that of the descriptor if there is
+/// none.
+fn set_times_at(
+    call: &Call<'_>,
+    (directory, path): (i32, usize),
+    link: LastLink,
+    stamps: Option<[[i64; 2]; 2]>,
+) -> Result<u64, Errno> {
+    let stamp = |[seconds, nanoseconds]: [i64; 2]| {
         Ok(match nanoseconds {
             now if now == i64::from(abi::UTIME_NOW) => Stamp::Now,
             omit if omit == i64::from(abi::UTIME_OMIT) => Stamp::Omit,
@@ -308,13 +343,16 @@ fn set_times(call: &Call<'_>) -> Result<u64, Errno> {
             _ => return Err(Errno::EINVAL),
         })
     };
-    let (accessed, modified) = (stamp(0)?, stamp(1)?);
-    if path_at == 0 {
+    let (accessed, modified) = match stamps {
+        Some([accessed, modified]) => (stamp(accessed)?, stamp(modified)?),
+        None => (Stamp::Now, Stamp::Now),
+    };
+    if path == 1 && call.arguments[path] == 0 {
         let node = open_node(call)?.ok_or(Errno::EINVAL)?;
         return with_vfs(call, |vfs, caller| vfs.set_times(caller, node, accessed, modified)).map(|()| 0);
     }
-    at(call, call.int(0), 1, |vfs, caller, at, path| {
-        let node = vfs.resolve(caller, at, path, following(flags as u32))?;
+    at(call, directory, path, |vfs, caller, at, path| {
+        let node = vfs.resolve(caller, at, path, link)?;
         vfs.set_times(caller, node, accessed, modified)
     })
     .map(|()| 0)
