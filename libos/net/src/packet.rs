@@ -129,7 +129,7 @@ pub fn udp<B: Buffer>(
 }
 
 /// Writes those headers in front of a packet's payload, and `front` between the two.
-pub fn write_udp<B: Buffer>(
+pub(crate) fn write_udp<B: Buffer>(
     packet: &mut Outgoing<B>,
     path: &Path,
     ports: Ports,
