@@ -69,6 +69,46 @@ impl Report {
     pub const KIND: u64 = 2;
 }
 
+/// From an application that tells activities apart: what one of them has consumed since the application
+/// began. One message for each, in the order of their numbers, about once a second.
+#[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ActivityReport {
+    /// [`ActivityReport::KIND`].
+    pub kind: u64,
+    /// When it was so, in nanoseconds of board time; the same for all of them.
+    pub at_ns: u64,
+    /// Which of them it is, from 0.
+    pub number: u32,
+    /// How many there are.
+    pub count: u32,
+    /// Its name in UTF-8, with zeros behind; cut, if it is longer.
+    pub name: [u8; 64],
+    /// Nanoseconds of cores.
+    pub core_ns: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// How long they took, in nanoseconds all together.
+    pub latency_ns: u64,
+    /// Bytes of frames that came.
+    pub received_bytes: u64,
+    /// Bytes of frames that left.
+    pub sent_bytes: u64,
+    /// Clients that are connected now.
+    pub connections: u64,
+    /// Bytes of memory that they hold now; 0 where nobody's is bounded.
+    pub memory_bytes: u64,
+    /// Dollars that its consumption has cost: the bits of an IEEE 754 double.
+    pub cost: u64,
+    /// Dollars that it has brought, less that: the bits of an IEEE 754 double.
+    pub profit: u64,
+}
+
+impl ActivityReport {
+    /// First word of such a message.
+    pub const KIND: u64 = 3;
+}
+
 /// Whether what is served pays. It may follow a [`Report`] in the same message; a report without it says
 /// nothing of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -107,6 +107,10 @@ layouts! {
         received_bytes 56, latency_mean_ns 64, latency_jitter_ns 72, latency_p99_ns 80, price_revision 88,
         price_network_out 96, revenue_per_second 104, cost_per_second 112, profit 120
     }
+    priced::ActivityReport: 160, 8 {
+        kind 0, at_ns 8, number 16, count 20, name 24, core_ns 88, requests 96, latency_ns 104,
+        received_bytes 112, sent_bytes 120, connections 128, memory_bytes 136, cost 144, profit 152
+    }
     priced::Solvency: 40, 8 {
         state 0, objective_ns 8, soonest_p99_ns 16, soonest_delay_us 24, clients_max 32
     }

@@ -29,7 +29,7 @@ pub use daemon::{Daemon, Link, Publication};
 pub use nom_abi::priced::{Announcement, Report};
 pub use nom_proto::status::Status;
 pub use source::{BadSource, Source};
-pub use status::{BadReport, Held, message, status};
+pub use status::{BadReport, Gathering, Held, message, status};
 
 use alloc::vec::Vec;
 

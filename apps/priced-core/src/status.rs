@@ -1,7 +1,8 @@
 //! Messages of applications, and what the provider is told of them.
 
 use alloc::string::String;
-use nom_abi::priced::{Announcement, Report, Solvency};
+use alloc::vec::Vec;
+use nom_abi::priced::{ActivityReport, Announcement, Report, Solvency};
 use nom_proto::status::{self, State, Status};
 use zerocopy::FromBytes;
 
@@ -70,7 +71,66 @@ pub fn status(message: &[u8], machine: &str, application: &str, held: Held) -> R
         cost_per_second: number("cost_per_second", report.cost_per_second)?,
         profit: number("profit", report.profit)?,
         solvency: solvency(rest).ok_or(BadReport::Unknown(message.len()))?,
+        activities: Vec::new(),
     })
+}
+
+/// What an application says of its activities, of which each has a message of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Gathering {
+    /// Of those that are being said, the first ones.
+    coming: Vec<status::Activity>,
+    whole: Vec<status::Activity>,
+}
+
+impl Gathering {
+    /// What was last said of all of them.
+    pub fn whole(&self) -> Vec<status::Activity> {
+        self.whole.clone()
+    }
+
+    /// Takes a message if it is of an activity; whether it is. If one was lost, nothing changes until all are
+    /// said again.
+    ///
+    /// # Errors
+    /// [`BadReport`].
+    pub fn take(&mut self, message: &[u8]) -> Result<bool, BadReport> {
+        let Ok(own) = ActivityReport::read_from_bytes(message) else { return Ok(false) };
+        if own.kind != ActivityReport::KIND {
+            return Ok(false);
+        }
+        let number = |name, bits| {
+            let value = f64::from_bits(bits);
+            if value.is_finite() { Ok(value) } else { Err(BadReport::NotFinite(name)) }
+        };
+        let (cost, profit) = (number("cost", own.cost)?, number("profit", own.profit)?);
+        let end = own.name.iter().position(|byte| *byte == 0).unwrap_or(own.name.len());
+        if own.number == 0 {
+            self.coming.clear();
+        }
+        let is_next = own.number as usize == self.coming.len();
+        if !is_next || self.coming.first().is_some_and(|first| first.at_ns != own.at_ns) {
+            self.coming.clear();
+            return Ok(true);
+        }
+        self.coming.push(status::Activity {
+            name: String::from_utf8_lossy(&own.name[..end]).into_owned(),
+            at_ns: own.at_ns,
+            core_ns: own.core_ns,
+            requests: own.requests,
+            latency_ns: own.latency_ns,
+            received_bytes: own.received_bytes,
+            sent_bytes: own.sent_bytes,
+            connections: own.connections,
+            memory_bytes: own.memory_bytes,
+            cost,
+            profit,
+        });
+        if self.coming.len() == own.count as usize {
+            self.whole = core::mem::take(&mut self.coming);
+        }
+        Ok(true)
+    }
 }
 
 /// What follows a report, if anything does.
@@ -99,6 +159,47 @@ fn solvency(message: &[u8]) -> Option<status::Solvency> {
 mod tests {
     use super::*;
     use zerocopy::{FromZeros, IntoBytes};
+
+    fn of(number: u32, count: u32, at_ns: u64) -> ActivityReport {
+        let mut name = [0; 64];
+        name[..4].copy_from_slice(b"gold");
+        let profit = (-1.5_f64).to_bits();
+        ActivityReport {
+            kind: ActivityReport::KIND,
+            at_ns,
+            number,
+            count,
+            name,
+            profit,
+            ..FromZeros::new_zeroed()
+        }
+    }
+
+    #[test]
+    fn activities_are_told_when_all_of_them_were_said() {
+        let mut gathering = Gathering::default();
+        let mut say = |number, at_ns| {
+            assert_eq!(gathering.take(of(number, 3, at_ns).as_bytes()), Ok(true));
+            gathering.whole().iter().map(|own| own.at_ns).collect::<Vec<_>>()
+        };
+        assert!(say(0, 1).is_empty() && say(1, 1).is_empty());
+        assert_eq!(say(2, 1), [1, 1, 1]);
+        say(0, 2);
+        assert_eq!(say(2, 2), [1, 1, 1], "one was lost");
+        say(0, 3);
+        say(1, 3);
+        assert_eq!(say(2, 4), [1, 1, 1], "of another time");
+        say(0, 5);
+        say(1, 5);
+        assert_eq!(say(2, 5), [5, 5, 5]);
+        let whole = gathering.whole();
+        assert_eq!((whole[0].name.as_str(), whole[0].profit), ("gold", -1.5));
+        let report = Report { kind: Report::KIND, ..Report::new_zeroed() };
+        assert_eq!(gathering.take(report.as_bytes()), Ok(false), "somebody else's");
+        let mut wrong = of(0, 1, 9);
+        wrong.cost = f64::INFINITY.to_bits();
+        assert_eq!(gathering.take(wrong.as_bytes()), Err(BadReport::NotFinite("cost")));
+    }
 
     #[test]
     fn a_report_becomes_a_status_and_nonsense_does_not() {

@@ -7,14 +7,14 @@ use nom_app::alloc::vec::Vec;
 use nom_app::channels::{self, Channel};
 use nom_app::ipc::{self, Consumer, Producer, RingError};
 use nom_app::{applications, time};
-use nom_priced_core::{Announcement, BadReport, Daemon, Held, Status, status};
+use nom_priced_core::{Announcement, BadReport, Daemon, Gathering, Held, Status, status};
 
 /// Bytes of a frame of memory.
 const FRAME_BYTES: u64 = 4096;
 /// Longest message that an application may send.
 const MESSAGE_MAX: usize = 256;
 /// Most reports that are read from one application before everything else is looked at again.
-const REPORTS_MAX: usize = 16;
+const REPORTS_MAX: usize = 64;
 
 /// The applications that have a channel.
 pub struct Peers {
@@ -27,6 +27,7 @@ struct Peer {
     name: String,
     producer: Producer<'static>,
     consumer: Consumer<'static>,
+    activities: Gathering,
 }
 
 impl Peers {
@@ -36,7 +37,10 @@ impl Peers {
         for channel in channels::all() {
             let name = name(channel.peer);
             match ipc::open(channel.words, channel.end) {
-                Ok((producer, consumer)) => peers.push(Peer { channel, name, producer, consumer }),
+                Ok((producer, consumer)) => {
+                    let activities = Gathering::default();
+                    peers.push(Peer { channel, name, producer, consumer, activities });
+                }
                 Err(why) => daemon.say(time::now_ns(), &format!("the channel to {name} is broken: {why:?}")),
             }
         }
@@ -83,8 +87,13 @@ impl Peer {
         let mut buffer = [0; MESSAGE_MAX];
         for _ in 0..REPORTS_MAX {
             let Some(length) = self.consumer.pop(&mut buffer)? else { return Ok(()) };
-            match self.status(&buffer[..length], machine) {
-                Ok(status) => daemon.report(status),
+            let message = &buffer[..length];
+            match self.activities.take(message).and_then(|is_activity| match is_activity {
+                true => Ok(None),
+                false => self.status(message, machine).map(Some),
+            }) {
+                Ok(None) => {}
+                Ok(Some(status)) => daemon.report(status),
                 Err(why) => daemon.say(now_ns, &format!("{} reports nonsense: {why}", self.name)),
             }
         }
@@ -102,7 +111,8 @@ impl Peer {
             machine_cores,
             machine_memory_bytes: machine_frames * FRAME_BYTES,
         };
-        status(message, machine, &self.name, held)
+        let activities = self.activities.whole();
+        Ok(Status { activities, ..status(message, machine, &self.name, held)? })
     }
 }
 

@@ -33,6 +33,10 @@ pub struct Variant {
     /// every static setting (as root).
     #[arg(long, value_name = "KNOB", value_delimiter = ',', conflicts_with = "scan")]
     pub knobs: Vec<String>,
+    /// Instead, three tenants of one memcached with contracts of their own: what they pay where whoever earns
+    /// most is served first, against fair shares, by turns in one machine (as root).
+    #[arg(long, conflicts_with_all = ["scan", "knobs", "native", "applications", "functions", "peers"])]
+    pub tenants: bool,
 }
 
 /// `nom demo`.
@@ -59,6 +63,7 @@ pub fn demo(options: &Demo) -> Result<u8> {
     };
     let outcome = match (variant.scan, &variant.knobs[..]) {
         (true, _) => demo::scan(&asked),
+        (false, []) if variant.tenants => demo::tenants(&asked),
         (false, []) => demo::run(&asked),
         (false, knobs) => demo::turn_knobs(&asked, knobs),
     };

@@ -21,12 +21,12 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// `nom top`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "CORES is the time of cores that an activity takes, as a share of one; IN and OUT are the
-bytes of its frames, COST what both cost at present prices, if the machine knows them, PROFIT what it brings
-less that, by its contract or its part of the application's. `(idle)` is the time in which the server's cores
-looked for work in vain, or slept, and all that is paid for and held for nobody; `(all)` is what the
-application earns, which is the sum of the others. Of a server that tells nobody apart only these two are
-shown.
+    after_help = "CORES is the time of cores that an activity takes, as a share of one; LATENCY the mean of
+its requests; IN and OUT are the bytes of its frames, MEM what its connections hold, if somebody's is bounded,
+COST what core and bytes cost at present prices, if the machine knows them, PROFIT what it brings less that,
+by its contract or its part of the application's. `(idle)` is the time in which the server's cores looked
+for work in vain, or slept, and all that is paid for and held for nobody; `(all)` is what the application
+earns, which is the sum of the others. Of a server that tells nobody apart only these two are shown.
 
 Examples:
   nom top                         the list, once a second, until Ctrl-C
@@ -61,8 +61,12 @@ pub enum Column {
     In,
     /// Bytes that left, the most first.
     Out,
+    /// Mean latency, the longest first.
+    Latency,
     /// Connections, the most first.
     Clients,
+    /// Memory that connections hold, the most first.
+    Memory,
     /// What it costs, the most first.
     Cost,
     /// What it earns, the most first.
@@ -75,9 +79,11 @@ struct Row {
     activity: String,
     cores: f64,
     requests_per_second: f64,
+    latency_mean_seconds: f64,
     received_bytes_per_second: f64,
     sent_bytes_per_second: f64,
     connections: f64,
+    memory_bytes: f64,
     dollars_per_hour: f64,
     profit_dollars_per_hour: f64,
 }
@@ -88,9 +94,11 @@ impl Row {
             activity: name.to_owned(),
             cores: 0.0,
             requests_per_second: 0.0,
+            latency_mean_seconds: 0.0,
             received_bytes_per_second: 0.0,
             sent_bytes_per_second: 0.0,
             connections: 0.0,
+            memory_bytes: 0.0,
             dollars_per_hour: 0.0,
             profit_dollars_per_hour: 0.0,
         }
@@ -184,13 +192,17 @@ impl Look {
             };
             // A server that began anew counts from 0.
             let rate = |metric: &str| change(metric).max(0.0);
+            let requests = rate("requests_total");
+            let latency_ns = if requests > 0.0 { rate("latency_nanoseconds_total") / requests } else { 0.0 };
             Row {
                 activity: activity.clone(),
                 cores: rate("core_nanoseconds_total") * 1e-9,
-                requests_per_second: rate("requests_total"),
+                requests_per_second: requests,
+                latency_mean_seconds: latency_ns * 1e-9,
                 received_bytes_per_second: rate("received_bytes_total"),
                 sent_bytes_per_second: rate("sent_bytes_total"),
                 connections: value("connections"),
+                memory_bytes: value("memory_bytes"),
                 dollars_per_hour: rate("cost_dollars_total") * 3600.0,
                 profit_dollars_per_hour: change("profit_dollars") * 3600.0,
             }
@@ -255,6 +267,8 @@ fn sorted(mut rows: Vec<Row>, by: Column) -> Vec<Row> {
         Column::Requests => rows.sort_by(most(|row| row.requests_per_second)),
         Column::In => rows.sort_by(most(|row| row.received_bytes_per_second)),
         Column::Out => rows.sort_by(most(|row| row.sent_bytes_per_second)),
+        Column::Latency => rows.sort_by(most(|row| row.latency_mean_seconds)),
+        Column::Memory => rows.sort_by(most(|row| row.memory_bytes)),
         Column::Clients => rows.sort_by(most(|row| row.connections)),
         Column::Cost => rows.sort_by(most(|row| row.dollars_per_hour)),
         Column::Profit => rows.sort_by(most(|row| row.profit_dollars_per_hour)),
@@ -275,18 +289,33 @@ fn show(options: &Top, rows: &[Row]) -> Result<()> {
     write!(out, "{}", table(HEADINGS, &cells)).and_then(|()| out.flush()).context("nobody reads it")
 }
 
-const HEADINGS: [&str; 8] =
-    ["ACTIVITY", "CORES", "REQUESTS/s", "IN kB/s", "OUT kB/s", "CLIENTS", "COST $/h", "PROFIT $/h"];
+const HEADINGS: [&str; 10] = [
+    "ACTIVITY",
+    "CORES",
+    "REQUESTS/s",
+    "LATENCY",
+    "IN kB/s",
+    "OUT kB/s",
+    "CLIENTS",
+    "MEM kB",
+    "COST $/h",
+    "PROFIT $/h",
+];
 
-fn cells(row: &Row) -> [String; 8] {
+fn cells(row: &Row) -> [String; 10] {
     let kilobytes = |bytes: f64| format!("{:.1}", bytes / 1000.0);
     [
         row.activity.clone(),
         format!("{:.4}", row.cores),
         format!("{:.0}", row.requests_per_second),
+        match row.latency_mean_seconds {
+            0.0 => "-".to_owned(),
+            seconds => crate::watch::text::latency((seconds * 1e9) as u64),
+        },
         kilobytes(row.received_bytes_per_second),
         kilobytes(row.sent_bytes_per_second),
         format!("{:.0}", row.connections),
+        kilobytes(row.memory_bytes),
         crate::watch::text::number(row.dollars_per_hour),
         crate::watch::text::number(row.profit_dollars_per_hour),
     ]
@@ -316,10 +345,10 @@ mod tests {
         let look = |scale: u64| Look::of(&text(scale), begin + Duration::from_secs(2 * scale));
         let rows = sorted(look(3).since(&look(2)), Column::Cores);
         expect![[r#"
-            ACTIVITY   CORES    REQUESTS/s   IN kB/s   OUT kB/s   CLIENTS   COST $/h   PROFIT $/h
-            (all)      0.7500   1000         10.0      20.0       3         1.80       -1.80
-            (idle)     0.2500   0            0.0       0.0        0         0          0
-        "#]]
+ACTIVITY   CORES    REQUESTS/s   LATENCY   IN kB/s   OUT kB/s   CLIENTS   MEM kB   COST $/h   PROFIT $/h
+(all)      0.7500   1000         -         10.0      20.0       3         0.0      1.80       -1.80
+(idle)     0.2500   0            -         0.0       0.0        0         0.0      0          0
+"#]]
         .assert_eq(&table(HEADINGS, &rows.iter().map(cells).collect::<Vec<_>>()));
     }
 
@@ -340,6 +369,8 @@ mod tests {
             text += &of("received_bytes_total", activity, 80_000 * share * scale);
             text += &of("sent_bytes_total", activity, (900_000 - 100_000 * share) * scale);
             text += &of("connections", activity, share);
+            text += &of("latency_nanoseconds_total", activity, 250_000_000 * share * scale);
+            text += &of("memory_bytes", activity, 1000 * share);
             let dollars = (share * scale) as f64 / 1000.0;
             text += &format!("nom_activity_cost_dollars_total{{activity=\"{activity}\"}} {dollars}\n");
             let profit = (3.0 - share as f64) * scale as f64 / 1000.0;
@@ -357,13 +388,13 @@ mod tests {
         let rows = sorted(look(3).since(&look(2)), Column::Cores);
         let printed = table(HEADINGS, &rows.iter().map(cells).collect::<Vec<_>>());
         expect![[r#"
-            ACTIVITY         CORES    REQUESTS/s   IN kB/s   OUT kB/s   CLIENTS   COST $/h   PROFIT $/h
-            (idle)           0.2500   0            0.0       0.0        0         1.80       -1.80
-            silver           0.1250   2500         200.0     200.0      5         9.00       -3.60
-            gold             0.0500   1000         80.0      350.0      2         3.60       1.80
-            infrastructure   0.0000   0            0.0       450.0      0         0          5.40
-            (all)            0.0000   0            0.0       0.0        0         0          1.80
-        "#]]
+ACTIVITY         CORES    REQUESTS/s   LATENCY   IN kB/s   OUT kB/s   CLIENTS   MEM kB   COST $/h   PROFIT $/h
+(idle)           0.2500   0            -         0.0       0.0        0         0.0      1.80       -1.80
+silver           0.1250   2500         250 us    200.0     200.0      5         5.0      9.00       -3.60
+gold             0.0500   1000         250 us    80.0      350.0      2         2.0      3.60       1.80
+infrastructure   0.0000   0            -         0.0       450.0      0         0.0      0          5.40
+(all)            0.0000   0            -         0.0       0.0        0         0.0      0          1.80
+"#]]
         .assert_eq(&printed);
         let first = |by| sorted(look(3).since(&look(2)), by)[0].activity.clone();
         assert_eq!((first(Column::Out), first(Column::Clients)), ("infrastructure".into(), "silver".into()));

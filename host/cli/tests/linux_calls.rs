@@ -65,6 +65,18 @@ fn locks_of_files_keep_processes_out_as_on_linux() {
     compare("locks", 45);
 }
 
+/// Local datagrams and packets, UDP within the machine, urgent bytes, resets.
+#[test]
+fn datagrams_say_what_linux_says() {
+    compare("datagrams", 280);
+}
+
+/// Children that are stopped and go on, pipes that have names, bytes that are moved between descriptors.
+#[test]
+fn stops_say_what_linux_says() {
+    compare("stops", 90);
+}
+
 /// Processes that make no call share the processor, are told of signals, and keep every register.
 #[test]
 fn who_makes_no_call_is_interrupted_and_notices_nothing() {

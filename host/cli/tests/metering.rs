@@ -37,12 +37,18 @@ impl Place {
 
     fn run(&self, arguments: &[&str]) -> Command {
         let mut command = nom(self.state.path());
-        command.args(["run", "--provider", &self.url]).args(arguments).arg("memcached");
+        command.args(["run", "--provider", &self.url]).args(arguments);
         command
     }
 
-    /// What is owed by resource, as the ledger's file has it: nobody's key is needed to read that.
+    /// What is owed by resource, as the ledger's file has it.
     fn owed(&self) -> Vec<(String, String, i64)> {
+        let sums = self.sums();
+        sums.into_iter().map(|(machine, _, resource, cost)| (machine, resource, cost)).collect()
+    }
+
+    /// The same by activity, too: nobody's key is needed to read that.
+    fn sums(&self) -> Vec<(String, String, String, i64)> {
         let copy = self.state.path().join(format!("copy-{:?}.db", Instant::now()));
         let backup =
             nom(self.state.path()).args(["provider", "backup"]).arg(&copy).output().expect("it runs");
@@ -54,7 +60,26 @@ impl Place {
         let text = |sum: &Value, field: &str| sum[field].as_str().expect("a name").to_owned();
         let sums = summary["sums"].as_array().expect("sums");
         let cost = |sum: &Value| sum["cost_nanos"].as_i64().expect("a number");
-        sums.iter().map(|sum| (text(sum, "machine"), text(sum, "resource"), cost(sum))).collect()
+        let key = |sum: &Value| (text(sum, "machine"), text(sum, "activity"), text(sum, "resource"));
+        let of = |sum: &Value| {
+            let (machine, activity, resource) = key(sum);
+            (machine, activity, resource, cost(sum))
+        };
+        sums.iter().map(of).collect()
+    }
+
+    /// Waits until an activity has paid for a resource.
+    fn await_payer(&self, activity: &str, resource: &str) {
+        let start = Instant::now();
+        loop {
+            let sums = self.sums();
+            let is_it = |sum: &&(String, String, String, i64)| sum.1 == activity && sum.2 == resource;
+            if sums.iter().find(is_it).is_some_and(|sum| sum.3 > 0) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{activity} pays for no {resource}: {sums:?}");
+            std::thread::sleep(Duration::from_millis(500));
+        }
     }
 
     fn check_bill(&self, machine: &str) {
@@ -100,6 +125,21 @@ fn serve(port: u16) {
     }
 }
 
+/// The manifest of memcached that tells two tenants apart by their keys.
+fn tenants() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/memcached/tenants.toml").to_owned()
+}
+
+/// Has gold and somebody else ask.
+fn ask_as_tenants(port: u16) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it serves");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    for _ in 0..200 {
+        stream.write_all(b"get gold:1\r\nget x\r\n").expect("it is sent");
+        stream.read_exact(&mut [0; 10]).expect("twice END");
+    }
+}
+
 /// Interrupts a foreground machine as Ctrl-C does; what it said.
 fn interrupt(child: Child) -> Output {
     let id = child.id().to_string();
@@ -112,10 +152,14 @@ fn what_a_machine_in_the_foreground_uses_is_in_the_ledger_that_lasts() {
     let place = Place::new(&[]);
     let port = free_port();
     let publish = format!("127.0.0.1:{port}:11211");
-    let mut command = place.run(&["-p", &publish, "--name", "shop-1", "--tenant", "alice"]);
+    let mut command = place.run(&["-p", &publish, "--name", "shop-1", "--tenant", "alice", &tenants()]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     serve(port);
-    std::thread::sleep(Duration::from_secs(2));
+    ask_as_tenants(port);
+    // The machine's own are idle cores, among others.
+    for activity in ["memcached/gold", "memcached/others", "memcached"] {
+        place.await_payer(activity, "core");
+    }
     let output = interrupt(child);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "memcached ends itself when it is asked to: {said}");
@@ -137,7 +181,8 @@ fn what_a_machine_in_the_background_uses_is_metered_by_its_supervisor_and_over_t
     assert!(place.https.is_some(), "{}", place.url);
     let port = free_port();
     let publish = format!("127.0.0.1:{port}:11211");
-    let output = place.run(&["-d", "-p", &publish, "--name", "shop-2"]).output().expect("it runs");
+    let arguments = ["-d", "-p", &publish, "--name", "shop-2", "memcached"];
+    let output = place.run(&arguments).output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
     serve(port);
     std::thread::sleep(Duration::from_secs(2));

@@ -1,6 +1,7 @@
 //! What an application says of itself: what it serves, at which working point, and what it earns.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// An application's state over the last stretch of time, and its sums so far.
@@ -54,6 +55,37 @@ pub struct Status {
     /// Whether what is served pays; of who does not say, nothing is known to be amiss.
     #[serde(default)]
     pub solvency: Solvency,
+    /// What each activity has consumed, if the application tells activities apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub activities: Vec<Activity>,
+}
+
+/// What an activity of an application has consumed since the application began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Activity {
+    /// Its name.
+    pub name: String,
+    /// When it was so, in nanoseconds of the machine's clock.
+    pub at_ns: u64,
+    /// Nanoseconds of cores.
+    pub core_ns: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// How long they took, in nanoseconds all together.
+    pub latency_ns: u64,
+    /// Bytes of frames that came.
+    pub received_bytes: u64,
+    /// Bytes of frames that left.
+    pub sent_bytes: u64,
+    /// Clients that are connected now.
+    pub connections: u64,
+    /// Bytes of memory that they hold now; 0 where nobody's is bounded.
+    pub memory_bytes: u64,
+    /// What its consumption has cost, in dollars.
+    pub cost: f64,
+    /// What it has brought, less that cost, in dollars.
+    pub profit: f64,
 }
 
 /// Whether what an application serves pays.
@@ -164,6 +196,7 @@ mod tests {
             cost_per_second: 3.5,
             profit: -1.25,
             solvency: Solvency { state: State::Late, clients_max: Some(4), ..Solvency::default() },
+            activities: alloc::vec![Activity { name: "gold".into(), cost: 0.5, ..Activity::default() }],
         };
         let json = serde_json::to_string(&status).expect("plain data");
         assert_eq!(serde_json::from_str::<Status>(&json).expect("the same"), status);

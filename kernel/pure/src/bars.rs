@@ -138,3 +138,34 @@ pub(crate) fn program<R: Registers>(config: &mut Config<R>, bars: &[Bar; 6]) {
 fn register(index: usize) -> u16 {
     offset::BAR0 + 4 * index as u16
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_there_and_has_its_place_is_mapped() {
+        let bar = |base, bytes| Bar { base, bytes, ..Bar::default() };
+        assert_eq!(bar(0xd000_0000, 0x100).pages(0, 0x1000), Some(0xd000_0000), "its last page is its own");
+        assert_eq!(bar(0xd000_0000, 0x2000).pages(0x1000, 0x1000), Some(0xd000_1000));
+        assert_eq!(bar(0xd000_0000, 0x2000).pages(0x1000, 0x1001), None);
+        assert_eq!(bar(0xd000_0000, 0x2000).pages(u64::MAX, 2), None);
+        assert_eq!(bar(0, 0x1000).pages(0, 0x1000), None, "there was no room for it");
+        assert_eq!(bar(0xd000_0000, 0).pages(0, 0), None, "there is none");
+    }
+
+    /// Of the addresses below 4 GiB, what is neither memory nor configuration space.
+    #[test]
+    fn registers_are_where_nothing_else_is() {
+        let window = |base: u64, last_bus: u8, memory: u64| {
+            let Window { base, end, .. } = Window::of_machine(&Ecam { base, first_bus: 0, last_bus }, memory);
+            (base, end)
+        };
+        assert_eq!(window(0xb000_0000, 255, 1 << 30), (LOWEST, HIGHEST), "q35: it ends where they begin");
+        assert_eq!(window(0xe000_0000, 255, 1 << 30), (LOWEST, 0xe000_0000), "microvm: it is behind them");
+        assert_eq!(window(LOWEST, 15, 1 << 30), (LOWEST + (16 << 20), HIGHEST), "where they would begin");
+        assert_eq!(window(LOWEST - (1 << 20), 1, 1 << 30), (LOWEST + (1 << 20), HIGHEST), "across that");
+        assert_eq!(window(0xb000_0000, 0, 0xd123_4567), (0xd130_0000, HIGHEST), "behind memory");
+        assert_eq!(window(0xb000_0000, 0, HIGHEST), (0, 0), "there is no room");
+    }
+}

@@ -57,6 +57,18 @@ mod tests {
     }
 
     #[test]
+    fn behind_the_last_of_each_is_no_time() {
+        for (place, last) in [59, 59, 23, 31, 12, 99].into_iter().enumerate() {
+            let mut fields = [0, 0, 0, 1, 1, 0];
+            fields[place] = last;
+            assert!(seconds(fields, 6).is_some(), "{fields:?}");
+            fields[place] += 1;
+            assert_eq!(seconds(fields, 6), None, "{fields:?}");
+        }
+        assert_eq!(seconds([0, 0, 0, 1, 0, 0], 6), None, "there is no month 0");
+    }
+
+    #[test]
     fn no_clock_is_no_time() {
         assert_eq!(seconds([0xff; 6], 0xff), None);
         assert_eq!(seconds([0; 6], 6), None, "there is no day 0");

@@ -213,6 +213,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     pub(crate) fn device_release(&mut self, caller: Caller<'_>, asked: DeviceRelease) -> Result<Reply> {
         let (index, _) = self.devices.owned(caller.app, asked.device)?;
+        if self.unbind_some(index) {
+            return Ok(Reply::Unfinished);
+        }
         if self.devices.holdings[index].ranges.len() > 1 {
             self.unmap_registers(index, caller.app);
             return Ok(Reply::Unfinished);
@@ -221,12 +224,20 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(Reply::DONE)
     }
 
-    /// Takes a device from its owner. If it has no reset nobody gets it any more, unless it was never turned
-    /// on, so that nobody has seen its registers.
+    /// Unbinds a device's interrupts from the first core that has any. Returns whether one had.
+    fn unbind_some(&mut self, index: usize) -> bool {
+        let is_its = |binding: &Binding| usize::from(binding.device) == index;
+        let has = |core: &CoreId| self.cores[*core].vectors.0.iter().flatten().any(is_its);
+        let first = self.all_cores().find(has);
+        self.unbind_vectors(first.into_iter(), |binding| is_its(binding));
+        first.is_some()
+    }
+
+    /// Takes a device, none of whose interrupts is bound, from its owner. If it has no reset nobody gets it
+    /// any more, unless it was never turned on, so that nobody has seen its registers.
     fn take_device(&mut self, app: AppId, index: usize) -> Result<()> {
         let function = self.devices.pci.device(index).ok_or(Error::NoDevice)?;
         let (address, is_mmio) = (function.address, function.is_mmio());
-        self.unbind_vectors(self.all_cores(), |binding| usize::from(binding.device) == index);
         let is_reset = self.devices.pci.switch_off(&mut self.machine, index);
         if is_mmio && !is_reset {
             self.warn_of(app, format_args!("device {index} does not stop: its owner keeps it"));
@@ -252,9 +263,12 @@ impl<M: Machine> Kernel<'_, M> {
         self.publish_device(index);
     }
 
-    /// Takes the next device, from a number on, of an application that ended. Returns the number behind it.
+    /// Takes the next device, from a number on, of an application that ended. Returns where to go on.
     pub(crate) fn release_device(&mut self, app: AppId, from: usize) -> Option<usize> {
         let index = (from..DEVICES_MAX).find(|index| self.devices.owner(*index) == Some(app))?;
+        if self.unbind_some(index) {
+            return Some(index);
+        }
         // This only fails if the device has just left: then there is nothing to do; or does not stop: then
         // nobody else is given it, nor the memory that it may write to.
         let _ = self.take_device(app, index);

@@ -6,7 +6,7 @@
 //! nobody, and none ever waits for another.
 
 use crate::contracts::Served;
-use crate::earner::{Earner, IDLE_NS};
+use crate::earner::{CONSUMED_NS, Earner, IDLE_NS};
 use crate::market::PriceBoard;
 use crate::report::Audience;
 use alloc::sync::Arc;
@@ -17,7 +17,7 @@ use core::time::Duration;
 use lock_api::{Mutex, RawMutex};
 use nom_economy::controller::BatchingDelays;
 use nom_service::Demand;
-use nom_service::{Activity, CostRates, Earned, Governor, Setting, Window};
+use nom_service::{Activity, Consumed, CostRates, Earned, Governor, Setting, Window};
 
 /// The window of a core among others: short, so that little of it belongs to another window of the whole.
 const PART_NS: u64 = 5_000_000;
@@ -57,6 +57,8 @@ struct Joint<B, A> {
     /// By core.
     parts: Vec<Served>,
     began_ns: u64,
+    /// What activities have consumed of each core, as it said last.
+    consumed: Vec<Vec<Consumed>>,
 }
 
 /// One core's governor.
@@ -71,6 +73,8 @@ pub struct CoreGovernor<L: RawMutex, B, A> {
     rates: CostRates,
     /// What was earned when it last held the earner, and by whom.
     earned: (Earned, Vec<i64>),
+    /// When it said last what activities have consumed of its core.
+    consumed_ns: Option<u64>,
 }
 
 impl<L: RawMutex, B: PriceBoard, A: Audience> CoreGovernor<L, B, A> {
@@ -86,7 +90,12 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> CoreGovernor<L, B, A> {
             wants_demand: earner.wants_demand(),
             governs: earner.governs(),
             chooses_cores: earner.chooses_cores(),
-            joint: Mutex::new(Joint { earner, parts: vec![Served::default(); cores], began_ns: 0 }),
+            joint: Mutex::new(Joint {
+                earner,
+                parts: vec![Served::default(); cores],
+                began_ns: 0,
+                consumed: vec![Vec::new(); cores],
+            }),
         });
         let window_ns = match cores {
             _ if !shared.governs => WATCHED_NS,
@@ -95,7 +104,8 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> CoreGovernor<L, B, A> {
         };
         let governor = move |index| {
             let (part, rates, earned) = (Served::default(), CostRates::default(), Default::default());
-            CoreGovernor { shared: shared.clone(), index, window_ns, part, set, rates, earned }
+            let shared = shared.clone();
+            CoreGovernor { shared, index, window_ns, part, set, rates, earned, consumed_ns: None }
         };
         (0..cores).map(governor)
     }
@@ -128,6 +138,21 @@ impl<B: PriceBoard, A: Audience> Joint<B, A> {
         self.began_ns = now_ns;
         self.earner.share(all.shares);
         self.earner.observe(&window)
+    }
+}
+
+impl<B, A> Joint<B, A> {
+    /// What activities have consumed of all cores.
+    fn consumed(&self) -> Vec<Consumed> {
+        let mut all: Vec<Consumed> = Vec::new();
+        for core in &self.consumed {
+            if all.is_empty() {
+                all.clone_from(core);
+            } else {
+                all.iter_mut().zip(core).for_each(|(sum, own)| sum.add(own));
+            }
+        }
+        all
     }
 }
 
@@ -201,6 +226,23 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for CoreGovernor<L, B, A>
         }
         shares.iter().enumerate().for_each(|(number, nanos)| tell(Activity(number as u32), *nanos));
         Some(*earned)
+    }
+
+    fn wants_consumed(&self, now_ns: u64) -> bool {
+        self.consumed_ns.is_none_or(|last_ns| now_ns < last_ns || now_ns - last_ns >= CONSUMED_NS)
+    }
+
+    /// One says for all what the others said last.
+    fn consumed(&mut self, now_ns: u64, consumed: Vec<Consumed>) {
+        let Some(mut joint) = self.shared.joint.try_lock() else { return };
+        self.consumed_ns = Some(now_ns);
+        if let Some(place) = joint.consumed.get_mut(self.index) {
+            *place = consumed;
+        }
+        if self.index == 0 {
+            let all = joint.consumed();
+            joint.earner.consumed(now_ns, all);
+        }
     }
 
     fn observe(&mut self, window: &Window) -> Setting {

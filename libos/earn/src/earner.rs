@@ -4,7 +4,7 @@ use crate::books::Books;
 use crate::contracts::{Contracts, Served};
 use crate::keeping::Keeping;
 use crate::market::{Market, PriceBoard, Tariff};
-use crate::report::{Audience, Stretch, blank, repeat};
+use crate::report::{Audience, Stretch, blank, of_activities, repeat};
 use crate::settings::Settings;
 use crate::solvency::{Judge, Terms};
 use crate::staffing::Teaches;
@@ -19,13 +19,15 @@ use nom_economy::response::Response;
 use nom_economy::units::{Cores, Gib};
 use nom_economy::utility::Contract as _;
 use nom_service::Demand;
-use nom_service::{Activity, CostRates, Earned, Governor, Setting, Window};
+use nom_service::{Activity, Consumed, CostRates, Earned, Governor, Setting, Window};
 
 /// How often it reports.
 const REPORT_NS: u64 = 100_000_000;
 /// How often it reports that nobody asks anything: whoever watches can tell an idle server from one that is
 /// gone, and what it holds costs meanwhile.
 pub(crate) const IDLE_NS: u64 = 1_000_000_000;
+/// How often it reports what activities have consumed.
+pub(crate) const CONSUMED_NS: u64 = 1_000_000_000;
 /// The shortest and the longest window. Deciding takes its time, so windows are no shorter; a change of load
 /// shows after some of them, so they are no longer.
 const WINDOW_NS: core::ops::RangeInclusive<u64> = 20_000_000..=50_000_000;
@@ -70,6 +72,8 @@ pub struct Earner<B, A> {
     /// Sums at the last report, and the report.
     reported: (Money, Money),
     last: Report,
+    /// When it was last told what activities have consumed.
+    consumed_ns: Option<u64>,
 }
 
 impl<B: PriceBoard, A: Audience> Earner<B, A> {
@@ -99,6 +103,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
             shares: Vec::new(),
             reported: (Money::ZERO, Money::ZERO),
             last,
+            consumed_ns: None,
         }
     }
 
@@ -296,6 +301,15 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         let account = self.books.account(&self.contracts);
         self.books.shares(&self.contracts, |activity, money| tell(activity, nanos(money)));
         Some(Earned { revenue: nanos(account.revenue), cost: nanos(account.cost) })
+    }
+
+    fn wants_consumed(&self, now_ns: u64) -> bool {
+        self.consumed_ns.is_none_or(|last_ns| now_ns < last_ns || now_ns - last_ns >= CONSUMED_NS)
+    }
+
+    fn consumed(&mut self, now_ns: u64, consumed: Vec<Consumed>) {
+        self.consumed_ns = Some(now_ns);
+        self.audience.activities(&of_activities(now_ns, consumed));
     }
 
     fn observe(&mut self, window: &Window) -> Setting {

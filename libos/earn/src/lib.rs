@@ -26,7 +26,7 @@ mod window;
 pub use core_governor::CoreGovernor;
 pub use earner::{Earner, Held};
 pub use market::{PriceBoard, Tariff};
-pub use nom_abi::priced::{Report, Solvency};
+pub use nom_abi::priced::{ActivityReport, Report, Solvency};
 pub use nom_abi::prices::PriceList;
 pub use report::Audience;
 pub use settings::{BadSetting, Batching, Knobs, Settings};

@@ -1,15 +1,21 @@
 //! What an application says of itself, to `priced` and whoever else listens.
 
-use nom_abi::priced::{Report, Solvency};
+use alloc::vec::Vec;
+use nom_abi::priced::{ActivityReport, Report, Solvency};
 use nom_economy::prices::Refusal;
 use nom_economy::utility::Unit;
-use nom_service::Latency;
+use nom_service::{Consumed, Latency};
 use nom_service::{Setting, Window};
 
 /// Whom an application reports to.
 pub trait Audience {
     /// Says what was served and earned, and whether that pays. May be lost: sums are in every report.
     fn report(&mut self, report: &Report, solvency: &Solvency);
+
+    /// Says what each activity has consumed, where they are told apart. May be lost as well.
+    fn activities(&mut self, activities: &[ActivityReport]) {
+        let _ = activities;
+    }
 
     /// Says that a posted price is not believed.
     fn refused(&mut self, refusal: &Refusal) {
@@ -163,6 +169,49 @@ pub(crate) fn repeat(report: &mut Report, last: &Report) {
     report.cost_per_second = last.cost_per_second;
 }
 
+/// Most activities that are told apart in reports.
+const ACTIVITIES_MAX: usize = 32;
+/// Who has what all others have that there is no room for.
+const REST: &str = "(rest)";
+
+/// What each activity has consumed until `at_ns`, as messages: so many of them at most, of which the last is
+/// for all that there is no room for.
+pub(crate) fn of_activities(at_ns: u64, mut consumed: Vec<Consumed>) -> Vec<ActivityReport> {
+    if consumed.len() > ACTIVITIES_MAX {
+        let rest = consumed.split_off(ACTIVITIES_MAX - 1);
+        let mut sum = Consumed { name: REST.into(), ..Consumed::default() };
+        rest.iter().for_each(|own| sum.add(own));
+        consumed.push(sum);
+    }
+    let count = consumed.len() as u32;
+    let numbered = consumed.iter().zip(0..);
+    numbered.map(|(own, number)| of_activity(at_ns, own, number, count)).collect()
+}
+
+fn of_activity(at_ns: u64, own: &Consumed, number: u32, count: u32) -> ActivityReport {
+    let mut name = [0; 64];
+    let end = own.name.floor_char_boundary(name.len());
+    name[..end].copy_from_slice(&own.name.as_bytes()[..end]);
+    let dollars = |nanos: i128| nanos as f64 * 1e-9;
+    let cost = i128::from(own.cost_nanodollars);
+    ActivityReport {
+        kind: ActivityReport::KIND,
+        at_ns,
+        number,
+        count,
+        name,
+        core_ns: own.core_ns,
+        requests: own.requests,
+        latency_ns: own.latency_ns,
+        received_bytes: own.received_bytes,
+        sent_bytes: own.sent_bytes,
+        connections: own.connections,
+        memory_bytes: own.memory_bytes,
+        cost: dollars(cost).to_bits(),
+        profit: dollars(i128::from(own.revenue_nanodollars) - cost).to_bits(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +254,31 @@ mod tests {
         assert_eq!((report.latency_mean_ns, report.latency_jitter_ns), (200, 173));
         assert_eq!(report.latency_p99_ns, 300);
         assert_eq!((report.batching_delay_us, report.polls), (3, 1));
+    }
+
+    #[test]
+    fn activities_beyond_the_table_share_its_last_row_which_says_so() {
+        let own = |number: usize| Consumed {
+            name: format!("tenant-{number}"),
+            requests: 1,
+            cost_nanodollars: 2_000_000_000,
+            revenue_nanodollars: 500_000_000,
+            ..Consumed::default()
+        };
+        let told = of_activities(7, (0..3).map(own).collect());
+        assert_eq!(
+            told.iter().map(|one| (one.number, one.count)).collect::<Vec<_>>(),
+            [(0, 3), (1, 3), (2, 3)]
+        );
+        assert!(told[1].name.starts_with(b"tenant-1\0"));
+        assert_eq!([told[1].cost, told[1].profit].map(f64::from_bits), [2.0, -1.5]);
+        let told = of_activities(7, (0..67).map(own).collect());
+        assert_eq!((told.len(), told[31].requests), (32, 36), "31 have rows of their own");
+        assert!(told[31].name.starts_with(b"(rest)\0"));
+        assert_eq!(told.iter().map(|one| one.requests).sum::<u64>(), 67);
+        let long = Consumed { name: "é".repeat(40), ..Consumed::default() };
+        let name = of_activities(7, vec![long])[0].name;
+        assert_eq!(core::str::from_utf8(&name), Ok(&*"é".repeat(32)), "cut between letters");
     }
 
     #[test]

@@ -294,3 +294,34 @@ fn the_largest_weights_and_the_largest_records_overflow_nothing() {
     }
     assert_eq!(queues.consumed(1).bytes, u64::MAX);
 }
+
+/// Whoever earns most wants all that there is; whoever earns nothing is served ten times a second, and each
+/// of many that earn nothing is.
+#[test]
+fn whoever_earns_nothing_is_not_kept_out_for_good() {
+    let earns = |nanodollars_a_million| vec![EarningStep { up_to: u64::MAX, nanodollars_a_million }];
+    let most = ClientParameters { earns: earns(1_000), ..ClientParameters::default() };
+    let nothing = ClientParameters { earns: vec![], ..ClientParameters::default() };
+    let clients = [most, nothing.clone(), nothing];
+    let mut queues = queues(Box::new(MarginalProfit::new(SharedMetric::CoreTime)), &clients);
+    let (mut now_ns, mut served, mut longest_ns) = (0u64, [0u64; 3], 0);
+    let mut last_ns = 0;
+    while now_ns < 2_000_000_000 {
+        (0..3).filter(|client| queues.held(*client).0 < 2).collect::<Vec<_>>().into_iter().for_each(
+            |client| {
+                queues.push(client, 1_000_000, 0, now_ns).unwrap();
+            },
+        );
+        let Next::Serve(client, cost) = queues.next(now_ns) else { panic!("somebody waits") };
+        if client == 1 {
+            longest_ns = longest_ns.max(now_ns - core::mem::replace(&mut last_ns, now_ns));
+        }
+        now_ns += cost;
+        served[client] += 1;
+        let record = ResourceRecord { messages: 1, core_ns: cost, ..ResourceRecord::default() };
+        queues.served(client, &record, now_ns);
+    }
+    assert!(longest_ns <= 102_000_000, "{longest_ns} ns between two");
+    assert!((18..=20).contains(&served[1]) && served[1] == served[2], "{served:?}");
+    assert!(served[0] >= 1_960, "whoever earns most has the rest: {served:?}");
+}

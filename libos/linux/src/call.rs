@@ -87,7 +87,11 @@ impl<'a> Call<'a> {
         let mut future = pin!(future);
         let mut interruption = pin!(self.task.interruption());
         let result = self.thread.block_on(poll_fn(|context| {
-            if let Poll::Ready(value) = future.as_mut().poll(context) {
+            let stops = &self.process().stops;
+            if stops.is_stopped() {
+                // It goes on with that later.
+                stops.wake(context.waker());
+            } else if let Poll::Ready(value) = future.as_mut().poll(context) {
                 return Poll::Ready(Ok(value));
             }
             interruption.as_mut().poll(context).map(|()| Err(Errno::EINTR))

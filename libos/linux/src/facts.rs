@@ -159,7 +159,11 @@ fn facts(process: &Process) -> ProcessFacts {
     let (user, group) = (view.credentials.user, view.credentials.group);
     let tasks = process.tasks();
     // What wakes its waits is not known to all: whoever asks of itself runs.
-    let state = if process.has_ended() { 'Z' } else { 'R' };
+    let state = match (process.has_ended(), process.stops.is_stopped()) {
+        (true, _) => 'Z',
+        (false, true) => 'T',
+        (false, false) => 'R',
+    };
     let (virtual_bytes, resident_bytes) = if process.has_ended() { (0, 0) } else { process.memory().bytes() };
     let (ignored, caught) = process.actions.borrow().sets();
     let blocked = tasks.first().map_or(0, |task| task.blocked.get().0);

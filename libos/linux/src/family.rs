@@ -66,7 +66,9 @@ pub struct ProcessFamily {
     pub(crate) entropy: RefCell<Entropy>,
     pub(crate) futexes: Futexes,
     /// Where local sockets are found.
-    pub(crate) sockets: Rc<crate::descriptors::local::Places>,
+    pub(crate) sockets: Rc<crate::descriptors::places::Places>,
+    /// Pipes that have names.
+    pub(crate) fifos: crate::descriptors::fifo::Fifos,
     /// The locks of files.
     pub(crate) locks: Rc<crate::descriptors::locks::FileLocks>,
     /// What processes have mapped shared of files.
@@ -108,6 +110,7 @@ impl ProcessFamily {
             entropy: RefCell::new(entropy),
             futexes: Futexes::default(),
             sockets: Rc::default(),
+            fifos: Default::default(),
             locks: Rc::default(),
             mapped: Rc::default(),
             segments: Default::default(),

@@ -29,6 +29,7 @@ pub mod start;
 #[cfg(not(target_os = "none"))]
 #[path = "hosted.rs"]
 pub mod start;
+mod stops;
 pub mod table;
 mod task;
 pub mod trace;

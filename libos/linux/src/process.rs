@@ -8,6 +8,7 @@ use crate::family::ProcessFamily;
 use crate::load::{Loaded, Opened};
 use crate::memory::{PLACE, ProcessMemory};
 use crate::signals::{Action, Actions, Info, Pending, Signal, SignalSet};
+use crate::stops::Stops;
 use crate::task::Task;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -140,6 +141,8 @@ pub struct Process {
     /// Whoever waits until it has its own memory, or none: its parent, after a `vfork`.
     pub(crate) released: WaitQueue,
     pub(crate) has_own_memory: Cell<bool>,
+    /// Whether it is stopped.
+    pub(crate) stops: Stops,
     /// Its timer of alarm(2), which stays over execve(2), and those of timer_create(2), which do not.
     pub(crate) alarm: Rc<SignalTimer>,
     pub(crate) timers: RefCell<BTreeMap<i32, Rc<SignalTimer>>>,
@@ -184,6 +187,7 @@ impl Process {
             signal_waiters: Waiters::default(),
             released: WaitQueue::new(),
             has_own_memory: Cell::new(true),
+            stops: Stops::default(),
             alarm: SignalTimer::of_process(),
             timers: RefCell::default(),
             started_ns: nom_sys::time::now_ns(),
@@ -205,6 +209,7 @@ impl Process {
             group: self.group.clone(),
             session: self.session.clone(),
             has_own_memory: Cell::new(own.is_some()),
+            stops: Stops::default(),
             memory: RefCell::new(own.unwrap_or_else(|| self.memory())),
             descriptors: RefCell::new(Rc::new(self.descriptors.borrow().duplicate(id))),
             view: Rc::new(RefCell::new(self.view.borrow().clone())),
@@ -319,6 +324,12 @@ impl Process {
     /// Sends it a signal.
     pub fn send(&self, _: &ProcessFamily, info: Info) {
         let tasks = self.tasks();
+        if let Some(signal) = info.signal() {
+            let is_blocked = tasks.iter().all(|task| task.blocked.get().has(signal));
+            if self.settle_at_once(signal, is_blocked) {
+                return;
+            }
+        }
         // What is blocked waits, even if it is ignored at present (signal(7)).
         let is_kept = |signal: &Signal| {
             let first = tasks.iter().min_by_key(|task| task.id);
@@ -338,6 +349,7 @@ impl Process {
         if self.ending.get().is_none() {
             self.ending.set(Some(exit));
         }
+        self.stops.release();
         self.tasks().iter().for_each(|task| task.interrupt());
     }
 

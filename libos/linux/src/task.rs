@@ -13,7 +13,9 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::fmt;
+use core::future::poll_fn;
 use core::num::NonZeroU32;
+use core::task::Poll;
 use linux_raw_sys::general as abi;
 use nom_app::sockets::{NoStack, Thread};
 use nom_rt::WaitQueue;
@@ -100,10 +102,14 @@ impl Task {
         let mut interrupted = None;
         thread.take_turn();
         loop {
+            self.stand_still(thread);
             // Others had their turn: what they sent is seen to before it runs.
             self.deliver_signals(interrupted.take());
             if self.ends() {
                 break;
+            }
+            if self.process.stops.is_stopped() {
+                continue;
             }
             self.process.memory().enter();
             let stopped = self.context.borrow_mut().run();
@@ -119,6 +125,20 @@ impl Task {
             thread.take_turn();
         }
         self.finish();
+    }
+
+    /// Waits while its process is stopped.
+    fn stand_still(&self, thread: &Thread<'_>) {
+        let stops = &self.process.stops;
+        if stops.is_stopped() {
+            thread.block_on(poll_fn(|context| {
+                if !stops.is_stopped() || self.ends() {
+                    return Poll::Ready(());
+                }
+                stops.wake(context.waker());
+                Poll::Pending
+            }));
+        }
     }
 
     fn ends(&self) -> bool {
@@ -221,6 +241,11 @@ impl Task {
         let is_kept = |signal: &Signal| {
             !self.process.actions.borrow().ignores(*signal) || self.blocked.get().has(*signal)
         };
+        if let Some(signal) = info.signal()
+            && self.process.settle_at_once(signal, self.blocked.get().has(signal))
+        {
+            return;
+        }
         let Some(signal) = info.signal().filter(is_kept) else { return };
         self.pending.borrow_mut().add(info);
         self.process.signal_waiters.wake();
@@ -258,8 +283,13 @@ impl Task {
                 IGNORE => {}
                 0 => match signal.default_effect() {
                     Effect::End => return self.process.end(Exit::Signal(signal)),
-                    // Nobody is at a terminal who could let it go on again.
-                    Effect::Stop | Effect::Continue | Effect::None => {}
+                    Effect::Stop => {
+                        self.process.stop(signal);
+                        if self.process.stops.is_stopped() {
+                            break;
+                        }
+                    }
+                    Effect::Continue | Effect::None => {}
                 },
                 _ => {
                     if let Some(number) = interrupted.take()

@@ -98,7 +98,7 @@ pub use nom_port::nic::Nic;
 pub use presence::Presence;
 pub use stack::{
     AdoptError, Application, Arrival, BATCH_MAX, ConnectError, DatagramError, Detached, Direct, Dispute, Ear,
-    Finding, Noted, QueryId, Queues, Setup, Stack,
+    Finding, FlowInformation, Noted, QueryId, Queues, Setup, Stack,
 };
 pub use table::{FlowId, FourTuple};
 pub use tcp::close::SendError;

@@ -11,6 +11,7 @@
 //! for what is done for several in one go.
 
 use crate::metered::Traffic;
+use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -18,7 +19,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use nom_port::nic::Label;
 use nom_rt::handle::Handle;
-use nom_service::{Activity, CostRates, GOVERNING, INFRASTRUCTURE, Payer, Rules};
+use nom_service::{Activity, Consumed, CostRates, GOVERNING, INFRASTRUCTURE, Payer, Rules};
 
 /// In a flow's label, beside the activity: a request may say otherwise.
 const BY_REQUEST: u32 = 1 << 31;
@@ -184,6 +185,25 @@ impl Payers {
     /// What was consumed so far, by the activities' numbers.
     pub fn records(&self) -> Vec<Consumption> {
         self.records.iter().map(Record::told).collect()
+    }
+
+    /// The same, with names and the core's time, for whoever reports it; how long requests took is for
+    /// whoever knows to say.
+    pub fn consumed(&self) -> Vec<Consumed> {
+        let numbered = self.rules.names().zip(self.records()).enumerate();
+        let of = |(number, (name, record)): (usize, (&str, Consumption))| Consumed {
+            name: name.to_owned(),
+            core_ns: self.handle.record(Activity(number as u32)).ns,
+            requests: record.requests,
+            latency_ns: 0,
+            received_bytes: record.traffic.received_bytes,
+            sent_bytes: record.traffic.sent_bytes,
+            connections: record.connections,
+            memory_bytes: record.memory_bytes,
+            cost_nanodollars: record.cost_nanodollars,
+            revenue_nanodollars: record.revenue_nanodollars,
+        };
+        numbered.map(of).collect()
     }
 
     /// Labels and activities come from the rules, so that there is always one.

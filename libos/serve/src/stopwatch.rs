@@ -71,6 +71,8 @@ pub(crate) struct Stopwatch {
     begun: (u64, Traffic),
     /// If somebody wants to hear for whom what was served.
     shares: Option<Shares>,
+    /// How long requests took so far, all of an activity together, by the activities' numbers.
+    taken_ns: Vec<u64>,
 }
 
 impl Stopwatch {
@@ -86,6 +88,7 @@ impl Stopwatch {
             requests: 0,
             begun: (0, Traffic::default()),
             shares: None,
+            taken_ns: Vec::new(),
         }
     }
 
@@ -127,6 +130,7 @@ impl Stopwatch {
                 self.service.recorder.record_many(service_ns, count);
                 self.latency.recorder.record_many(service_ns.saturating_add(path_ns), count);
                 self.requests += count;
+                add(&mut self.taken_ns, activity, count * service_ns.saturating_add(path_ns));
                 if let Some(shares) = &mut self.shares {
                     shares.record(activity, service_ns.saturating_add(path_ns), count);
                 }
@@ -193,9 +197,26 @@ impl Stopwatch {
         }
     }
 
+    /// How long requests of an activity took so far, in nanoseconds all together.
+    pub fn taken_ns(&self, Activity(number): Activity) -> u64 {
+        self.taken_ns.get(number as usize).copied().unwrap_or_default()
+    }
+
     /// Latencies so far.
     pub fn latencies(&self) -> Latencies {
         Latencies { service: self.service.all(), latency: self.latency.all() }
+    }
+}
+
+/// Adds to an activity's sum.
+#[inline]
+fn add(sums: &mut Vec<u64>, Activity(number): Activity, ns: u64) {
+    let number = number as usize;
+    if number >= sums.len() {
+        sums.resize(number + 1, 0);
+    }
+    if let Some(sum) = sums.get_mut(number) {
+        *sum = sum.wrapping_add(ns);
     }
 }
 
@@ -224,6 +245,7 @@ mod tests {
         assert_eq!((window.answered_bytes, window.sent_bytes, window.received_bytes), (600, 700, 300));
         assert_eq!((window.service.mean_ns, window.latency.mean_ns), ((30 + 10 + 10) / 3, (50 + 300) / 3));
         assert!(!stopwatch.has_answered());
+        assert_eq!((stopwatch.taken_ns(OTHERS), stopwatch.taken_ns(Activity(7))), (50 + 300, 0));
         let next = stopwatch.close(2_000, traffic, Setting::default());
         let nothing = Window { from_ns: 1_000, to_ns: 2_000, ..Window::default() };
         assert_eq!(next, nothing, "nothing is in two windows");

@@ -1,7 +1,9 @@
 //! Who sets a server's working point while it runs.
 
 use crate::activity::Activity;
+use crate::consumed::Consumed;
 use crate::demand::Demand;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 /// What can be set.
@@ -152,6 +154,17 @@ pub trait Governor {
     fn earned(&mut self, tell: &mut dyn FnMut(Activity, i64)) -> Option<Earned> {
         let _ = tell;
         None
+    }
+
+    /// Whether it wants to hear at `now_ns` what activities have consumed.
+    fn wants_consumed(&self, now_ns: u64) -> bool {
+        let _ = now_ns;
+        false
+    }
+
+    /// What each activity has consumed of this core until `now_ns`, by its number.
+    fn consumed(&mut self, now_ns: u64, consumed: Vec<Consumed>) {
+        let _ = (now_ns, consumed);
     }
 
     /// A window has ended; what it returns is set at once.

@@ -12,6 +12,7 @@ extern crate alloc;
 
 mod active;
 mod activity;
+mod consumed;
 mod curve;
 mod demand;
 mod governor;
@@ -22,6 +23,7 @@ mod service;
 
 pub use active::{ClientId, Course, Happening, Reaction, StreamEnd, Wanted};
 pub use activity::{Activity, ByActivity, GOVERNING, INFRASTRUCTURE, OTHERS};
+pub use consumed::Consumed;
 pub use curve::{Curve, NoCurve};
 pub use demand::Demand;
 pub use governor::{CostRates, Earned, Governor, Latency, Setting, Window};

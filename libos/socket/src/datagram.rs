@@ -3,20 +3,39 @@
 use crate::error::Error;
 use crate::sockets::{Kind, SocketId, Sockets};
 use alloc::collections::VecDeque;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use nom_net::Answer;
 use nom_net::{Chain, DatagramError, Observed};
-use nom_port::buffer::{Buffer, Slice};
+use nom_port::buffer::{Buffer, Slice, chain_len};
 
 /// Ports that are given out to those who name none (RFC 6335 section 6).
 const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
+
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedDatagram {
+    /// Bytes that it has, whether there was room for them or not.
+    pub len: usize,
+    /// Whence it came.
+    pub from: SocketAddr,
+    /// Which address it was sent to.
+    pub to: IpAddr,
+}
+
+#[derive(Debug)]
+struct Queued<B> {
+    from: SocketAddr,
+    to: IpAddr,
+    bytes: Chain<B>,
+    /// When it was seen.
+    at_ns: u64,
+}
 
 /// A UDP port.
 #[derive(Debug)]
 pub(crate) struct Datagrams<B> {
     pub port: u16,
-    /// Each with when it was seen.
-    queue: VecDeque<(SocketAddr, Chain<B>, u64)>,
+    queue: VecDeque<Queued<B>>,
     /// Whose was read last, as long as it is not answered, and when it was seen.
     asked: Option<(SocketAddr, u64)>,
     /// Bytes of memory that the queue holds.
@@ -33,14 +52,14 @@ impl<B: Buffer> Datagrams<B> {
     }
 
     /// Takes what came, or drops and counts it if nobody has read enough of what came before.
-    pub fn push(&mut self, from: SocketAddr, bytes: Chain<B>, at_ns: u64) {
+    pub fn push(&mut self, from: SocketAddr, to: IpAddr, bytes: Chain<B>, at_ns: u64) {
         let pinned: usize = bytes.iter().map(Slice::pinned).sum();
         if self.held + pinned > self.held_max && !self.queue.is_empty() {
             self.dropped += 1;
             return;
         }
         self.held += pinned;
-        self.queue.push_back((from, bytes, at_ns));
+        self.queue.push_back(Queued { from, to, bytes, at_ns });
     }
 }
 
@@ -129,16 +148,24 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::WouldBlock`] if there is none.
     pub fn receive_from(&mut self, id: SocketId, target: &mut [u8]) -> Result<(usize, SocketAddr), Error> {
+        self.receive_datagram(id, target).map(|received| (received.len.min(target.len()), received.from))
+    }
+
+    /// The same, with all that is known of it.
+    ///
+    /// # Errors
+    /// As [`Sockets::receive_from`].
+    pub fn receive_datagram(&mut self, id: SocketId, target: &mut [u8]) -> Result<ReceivedDatagram, Error> {
         let datagrams = self.datagrams(id)?;
-        let (from, chain, at_ns) = datagrams.queue.pop_front().ok_or(Error::WouldBlock)?;
+        let Queued { from, to, bytes, at_ns } = datagrams.queue.pop_front().ok_or(Error::WouldBlock)?;
         datagrams.asked = Some((from, at_ns));
-        datagrams.held -= chain.iter().map(Slice::pinned).sum::<usize>();
+        datagrams.held -= bytes.iter().map(Slice::pinned).sum::<usize>();
         let mut filled = 0;
-        for slice in &chain {
+        for slice in &bytes {
             let count = slice.len().min(target.len() - filled);
             target[filled..filled + count].copy_from_slice(&slice[..count]);
             filled += count;
         }
-        Ok((filled, from))
+        Ok(ReceivedDatagram { len: chain_len(&bytes), from, to })
     }
 }

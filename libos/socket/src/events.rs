@@ -91,7 +91,7 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
         if let Some(socket) = self.sockets.get_mut(id)
             && let Kind::Datagrams(datagrams) = &mut socket.kind
         {
-            datagrams.push(from, bytes, stack.arrived_ns());
+            datagrams.push(from, to.ip(), bytes, stack.arrived_ns());
         }
         self.rise(id, Ready::READABLE);
     }

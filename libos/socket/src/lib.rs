@@ -57,6 +57,7 @@ mod sockets;
 mod stream;
 
 pub use blocking::Blocking;
+pub use datagram::ReceivedDatagram;
 pub use error::Error;
 pub use network::{Network, TcpListener, TcpStream, UdpSocket};
 pub use nom_net::{Family, ResolveError};

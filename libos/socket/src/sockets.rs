@@ -213,6 +213,19 @@ impl<N: Observed> Sockets<N> {
         Ok(())
     }
 
+    /// Closes a socket: the peer of a stream is told by a reset, and what it was not sent yet is forgotten
+    /// (`SO_LINGER` with no time).
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`].
+    pub fn abort(&mut self, id: SocketId) -> Result<(), Error> {
+        if let Ok(stream) = self.table.stream(id) {
+            let flow = stream.flow;
+            self.stack.abort(flow);
+        }
+        self.close(id)
+    }
+
     /// What a socket is ready for.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use crate::inbox::Inbox;
 use crate::readiness::Ready;
 use crate::sockets::{Kind, Shutdown, SocketId, Sockets};
 use core::net::SocketAddr;
-use nom_net::{Closed, FlowId, Observed, Stack};
+use nom_net::{Closed, FlowId, FlowInformation, Observed, Stack};
 use nom_port::buffer::{Buffer, Slice};
 
 /// Bytes that are put into one buffer of the device.
@@ -305,6 +305,15 @@ impl<N: Observed> Sockets<N> {
     pub fn local(&mut self, id: SocketId) -> Result<SocketAddr, Error> {
         let flow = self.table.stream(id)?.flow;
         self.stack.addresses(flow).map(|addresses| addresses.local).ok_or(Error::NotConnected)
+    }
+
+    /// What the stack knows of a stream's connection.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`]; [`Error::NotConnected`] once the connection is gone.
+    pub fn information(&mut self, id: SocketId) -> Result<FlowInformation, Error> {
+        let flow = self.table.stream(id)?.flow;
+        self.stack.information(flow).ok_or(Error::NotConnected)
     }
 
     /// Why a stream failed, if that was not told yet (SO_ERROR).

@@ -189,3 +189,27 @@ fn knobs_are_turned_by_a_step_in_their_price() {
         assert!(of(knob, "throughput") > 0.0, "{knob}");
     }
 }
+
+#[test]
+fn tenants_pay_by_contracts_of_their_own_under_either_scheduler() {
+    if !tap_is_possible("demo --tenants") {
+        return;
+    }
+    let (_alone, out) = (alone(), tempfile::tempdir().expect("a temporary directory"));
+    let options = Options { phase: Some(Duration::from_secs(1)), ..options(out.path()) };
+    let outcome = demo::tenants(&options).unwrap_or_else(|error| panic!("{error:#}"));
+    let records = records(out.path());
+    for scheduler in ["fair", "profit"] {
+        let of = |tenant, metric| value(&records, scheduler, tenant, metric);
+        let shares: f64 = ["gold", "silver", "bronze"].map(|tenant| of(tenant, "core_share")).iter().sum();
+        assert!((shares - 1.0).abs() < 1e-9, "{scheduler}: all of the core is somebody's, {shares}");
+        let profits: f64 = ["gold", "silver", "bronze"].map(|tenant| of(tenant, "profit")).iter().sum();
+        // Records have the median of two rounds, which is their mean.
+        assert!((profits - of("all", "profit")).abs() < 1e-9, "{scheduler}: {profits} in all");
+        assert!(of("bronze", "throughput") > 0.0, "{scheduler}");
+    }
+    assert!(records.iter().any(|record| record.system == "profit/fair"), "{:?}", outcome.verdicts);
+    let rows = std::fs::read_to_string(out.path().join("turns.csv")).expect("it is written");
+    assert_eq!(rows.lines().count(), 1 + 2 * 2 * 3, "a row of each tenant, turn and round: {rows}");
+    assert!(out.path().join("tenants.svg").is_file());
+}

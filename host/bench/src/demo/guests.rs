@@ -10,6 +10,7 @@ use crate::serve::service::Service;
 use anyhow::{Context, Result};
 use nom_build::{PriceFeed, Project};
 use nom_image::Symbols;
+use nom_image::manifest::BundleManifest;
 use std::path::{Path, PathBuf};
 
 /// How an application of nom is set up.
@@ -58,11 +59,25 @@ pub fn nom(
             .with_context(|| format!("expected Debian's package {}", service.linux.package))?;
         bundle = bundle.with_root(root, &command);
     }
+    let kernel = packed(project, bundle, feed, directory)?;
+    Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: setup.cores() })
+}
+
+/// Writes the image of a bundle with its prices from `feed` to `directory`; returns its path.
+///
+/// # Errors
+/// If it does not build, or cannot be written.
+pub fn packed(
+    project: &Project,
+    bundle: BundleManifest,
+    feed: &PriceFeed,
+    directory: &Path,
+) -> Result<PathBuf> {
     let bundle = project.with_priced(bundle, feed)?;
     let built = project.pack(bundle, Symbols::Keep)?;
     let kernel = directory.join("image");
     save(&kernel, &built.image.elf)?;
-    Ok(Guest { kernel, initramfs: None, arguments: String::new(), cores: setup.cores() })
+    Ok(kernel)
 }
 
 /// Writes the manifest of nom's application for `service` to `directory`; returns its path.

@@ -200,6 +200,7 @@ pub(super) mod tests {
             cost_per_second: 1.0,
             profit: 1.0,
             solvency: Default::default(),
+            activities: Vec::new(),
         };
         Heard { at_s, status }
     }

@@ -32,6 +32,7 @@ mod steer;
 mod summary;
 mod tables;
 mod tap;
+mod tenants;
 mod turns;
 
 use crate::Outcome;
@@ -61,6 +62,7 @@ pub use offline::{TableOptions, table};
 pub use peer::Peer;
 pub use progress::Interrupted;
 pub use scan::scan;
+pub use tenants::run as tenants;
 
 /// What to show, and where the results go.
 #[derive(Clone, Debug)]

@@ -31,7 +31,7 @@ pub fn become_system(place: &Place, system: System) -> Result<()> {
 ///
 /// # Errors
 /// As [`become_system`].
-fn put(path: &str, value: &str) -> Result<()> {
+pub fn put(path: &str, value: &str) -> Result<()> {
     let said = ask(path, value).context("the control port does not answer")?;
     ensure!(is_done(&said), "PUT {path} {value}: the application answered `{}`", said.trim());
     Ok(())

@@ -1,7 +1,7 @@
 //! The measurements, each on a machine of its own.
 
 use super::hostile::{Habit, flood};
-use super::tenants::{TENANTS, Told, WARM_UP, ask, gets, many_gets, sets};
+use super::tenants::{CONTROL_PORT, TENANTS, Told, WARM_UP, ask, gets, many_gets, sets};
 use super::{APPLICATION, Options};
 use crate::linux::save;
 use crate::machine::Setting;
@@ -67,9 +67,9 @@ impl Bench<'_> {
             for _ in 0..self.options.turns {
                 let looks = || {
                     std::thread::sleep(WARM_UP);
-                    let before = Told::ask(target)?;
+                    let before = Told::ask(target, CONTROL_PORT)?;
                     std::thread::sleep(duration);
-                    Ok((before, Told::ask(target)?))
+                    Ok((before, Told::ask(target, CONTROL_PORT)?))
                 };
                 // Everybody asks a little longer than is looked at.
                 let longer = duration + WARM_UP;
@@ -175,11 +175,11 @@ impl Bench<'_> {
             // were answered, and all that was done for them: connections that are opened, too.
             let load = |duration| running.inside(|| ask(target, loads, gets, duration, || Ok(())));
             load(Duration::ZERO)?;
-            let before = running.inside(|| Told::ask(target))?;
+            let before = running.inside(|| Told::ask(target, CONTROL_PORT))?;
             let (listed, begun) = (counters.executed()?, counters.now()?);
             load(COUNTED)?;
             let (counts, executed) = (counters.now()?.since(begun), counters.executed()?.since(&listed));
-            let now = running.inside(|| Told::ask(target))?;
+            let now = running.inside(|| Told::ask(target, CONTROL_PORT))?;
             let requests = now.since(&before, "nom_requests_total").max(1.0);
             let instructions = counts.instructions as f64 / requests;
             let metric = "instructions_per_request";

@@ -8,7 +8,7 @@
 mod hostile;
 mod measure;
 mod summary;
-mod tenants;
+pub(crate) mod tenants;
 
 use crate::Outcome;
 use crate::environment::Environment;

@@ -11,14 +11,15 @@ use std::time::Duration;
 /// Their names, each with its weight in hundredths.
 pub const TENANTS: [(&str, f64); 3] = [("gold", 0.50), ("silver", 0.33), ("bronze", 0.17)];
 
-/// Requests of [`many_gets`].
-const AT_ONCE: usize = 32;
+/// Requests of each exchange of [`many_gets`].
+pub const AT_ONCE: usize = 32;
 /// Values of each tenant.
 const KEYS: usize = 50;
 const VALUE: [u8; 100] = [b'v'; 100];
 /// For how long requests are not counted at first.
 pub const WARM_UP: Duration = Duration::from_millis(700);
-const CONTROL_PORT: u16 = 9999;
+/// The control port of the machines of this bench.
+pub const CONTROL_PORT: u16 = 9999;
 
 /// Stores a tenant's values.
 pub fn sets(tenant: &str) -> Vec<Exchange> {
@@ -97,12 +98,12 @@ pub fn ask<T: Send>(
 pub struct Told(BTreeMap<String, f64>);
 
 impl Told {
-    /// Asks its control port.
+    /// Asks its control port, which is `port`, where `target` is.
     ///
     /// # Errors
     /// If that does not answer.
-    pub fn ask(target: SocketAddr) -> Result<Told> {
-        let mut control = TcpStream::connect((target.ip(), CONTROL_PORT)).context("the control port")?;
+    pub fn ask(target: SocketAddr, port: u16) -> Result<Told> {
+        let mut control = TcpStream::connect((target.ip(), port)).context("the control port")?;
         control.set_read_timeout(Some(Duration::from_secs(10)))?;
         control.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();

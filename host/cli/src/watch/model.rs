@@ -7,7 +7,8 @@ use super::history::{History, SECONDS};
 use super::solvency;
 use super::text;
 use nom_proto::prices::{Prices, Resource};
-use nom_proto::status::{Reported, Status};
+use nom_proto::status::{Activity, Reported, Status};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ struct Earner {
     jitter: History,
     /// Or cost, without a contract.
     profit: History,
+    /// What its activities had consumed before they were told of last.
+    before: Vec<Activity>,
 }
 
 /// What is to be shown now.
@@ -96,7 +99,7 @@ pub struct Panel {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// What it is.
-    pub label: &'static str,
+    pub label: Cow<'static, str>,
     /// Its value, with units.
     pub value: String,
     /// One value for each second, the oldest first; empty if it has no history.
@@ -226,7 +229,7 @@ impl Model {
         let prices = self.prices.iter().flat_map(|heard| &heard.what.prices);
         prices
             .map(|price| Figure {
-                label: label(price.resource),
+                label: label(price.resource).into(),
                 value: format!("{} {}", text::price(price.dollars), price.resource.unit()),
                 history: self
                     .price_histories
@@ -239,7 +242,7 @@ impl Model {
     fn panel(&self, earner: &Earner, now: Duration) -> Panel {
         let status = &earner.status.what;
         let recent = |history: &History| history.last(now, SECONDS);
-        let figure = |label, value, history| Figure { label, value, history };
+        let figure = |label: &'static str, value, history| Figure { label: label.into(), value, history };
         let mut figures = vec![
             figure("working point", working_point(status), Vec::new()),
             figure("price used", self.price_used(status), Vec::new()),
@@ -255,6 +258,7 @@ impl Model {
             figures.push(figure("cost", cost, recent(&earner.profit)));
             figures.push(figure("so far", dollars(-status.profit), Vec::new()));
         }
+        figures.extend(earner.activities());
         Panel { name: status.application.clone(), figures }
     }
 
@@ -272,7 +276,8 @@ impl Model {
 impl Earner {
     fn new(status: Heard<Status>) -> Earner {
         let empty = History::default;
-        Earner { status, throughput: empty(), latency: empty(), jitter: empty(), profit: empty() }
+        let before = Vec::new();
+        Earner { status, throughput: empty(), latency: empty(), jitter: empty(), profit: empty(), before }
     }
 
     fn take(&mut self, heard: Heard<Status>) {
@@ -284,7 +289,23 @@ impl Earner {
         }
         let rate = if status.has_contract() { profit_rate(status) } else { status.cost_per_second };
         self.profit.push(heard.at, rate);
-        self.status = heard;
+        let last = std::mem::replace(&mut self.status, heard).what.activities;
+        if last.first().map(|own| own.at_ns) != self.status.what.activities.first().map(|own| own.at_ns) {
+            self.before = last;
+        }
+    }
+
+    /// What each activity took since it was told of before.
+    fn activities(&self) -> impl Iterator<Item = Figure> + '_ {
+        let figure = |now: &Activity| {
+            let before = self.before.iter().find(|before| before.name == now.name)?;
+            Some(Figure {
+                label: now.name.clone().into(),
+                value: activity(now, before)?,
+                history: Vec::new(),
+            })
+        };
+        self.status.what.activities.iter().filter_map(figure)
     }
 }
 
@@ -333,6 +354,30 @@ fn latency(status: &Status) -> String {
             text::latency(status.latency_p99_ns)
         ),
     }
+}
+
+/// What an activity took since `before`; nothing to say, if it was started again since.
+fn activity(now: &Activity, before: &Activity) -> Option<String> {
+    let seconds = now.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)? as f64 * 1e-9;
+    let since = |of: fn(&Activity) -> u64| Some(of(now).checked_sub(of(before))? as f64);
+    let (requests, latency_ns) = (since(|own| own.requests)?, since(|own| own.latency_ns)?);
+    let latency = match requests > 0.0 {
+        true => text::latency((latency_ns / requests) as u64),
+        false => "-".to_owned(),
+    };
+    let money = |of: fn(&Activity) -> f64| text::number((of(now) - of(before)) / seconds);
+    Some(format!(
+        "{:.3} cores, {} requests/s, {} mean, {} out, {} in, {} clients, {}, {} $/s owed, {} $/s profit",
+        since(|own| own.core_ns)? * 1e-9 / seconds,
+        text::number(requests / seconds),
+        latency,
+        text::bits(8.0 * since(|own| own.sent_bytes)? / seconds),
+        text::bits(8.0 * since(|own| own.received_bytes)? / seconds),
+        now.connections,
+        text::bytes(now.memory_bytes),
+        money(|own| own.cost),
+        money(|own| own.profit)
+    ))
 }
 
 fn or_dash(status: &Status, nanoseconds: u64) -> String {

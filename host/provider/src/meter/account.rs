@@ -1,6 +1,7 @@
 //! From counts and prices to records.
 
 use super::Charge;
+use super::shares::Shares;
 use super::totals::Totals;
 use crate::clock::Moment;
 use nom_proto::ledger::NewRecord;
@@ -45,26 +46,29 @@ impl Account {
     }
 
     /// Goes on at other prices; what was consumed until now is charged at the old ones.
-    pub fn change(&mut self, totals: Totals, prices: &Prices, now: Moment) {
+    pub fn change(&mut self, totals: Totals, shares: &mut Shares, prices: &Prices, now: Moment) {
         let prices = by_resource(prices);
         if prices != self.prices {
-            self.close(totals, now);
+            self.close(totals, shares, now);
             self.prices = prices;
         }
     }
 
-    /// Ends the open records and begins the next. Where nothing was consumed there is no record, and where
+    /// Ends the open records, one of each activity that has a part and one of the machine for the rest, and
+    /// begins the next. Where nothing was consumed there is no record, and where
     /// no time has passed, as after the clock was set back, the open ones go on.
-    pub fn close(&mut self, totals: Totals, now: Moment) {
+    pub fn close(&mut self, totals: Totals, shares: &mut Shares, now: Moment) {
         if now.unix_ns <= self.since_unix_ns {
             return;
         }
         let consumed = totals.since(self.since);
         for (resource, price) in Resource::ALL.into_iter().zip(self.prices) {
-            let quantity = consumed.of(resource);
-            if quantity > 0 {
-                let record = self.record(resource, price, quantity, now);
-                self.closed.push(record);
+            let (parts, rest) = shares.divide(resource, consumed.of(resource));
+            for (activity, quantity) in parts.into_iter().chain([(self.activity.clone(), rest)]) {
+                if quantity > 0 {
+                    let record = self.record(activity, (resource, price), quantity, now);
+                    self.closed.push(record);
+                }
             }
         }
         self.since_unix_ns = now.unix_ns;
@@ -81,14 +85,20 @@ impl Account {
         std::mem::take(&mut self.closed)
     }
 
-    fn record(&mut self, resource: Resource, unit_price: f64, quantity: u64, now: Moment) -> NewRecord {
+    fn record(
+        &mut self,
+        activity: String,
+        (resource, unit_price): (Resource, f64),
+        quantity: u64,
+        now: Moment,
+    ) -> NewRecord {
         // The machine's name first: its meter may enter no others.
         let id = format!("{}/{}/{}", self.machine, self.mark, self.next);
         self.next += 1;
         NewRecord {
             id,
             machine: self.machine.clone(),
-            activity: self.activity.clone(),
+            activity,
             resource,
             quantity,
             unit: resource.counted_in().to_owned(),
@@ -117,6 +127,10 @@ mod tests {
         Totals::default().with(Resource::NetworkOut, sent).with(Resource::NetworkIn, received)
     }
 
+    fn none() -> Shares {
+        Shares::default()
+    }
+
     fn account() -> Account {
         let (machine, activity) = ("web-1".to_owned(), "memcached".to_owned());
         let charge = Charge { provider: String::new(), key: String::new(), machine, activity };
@@ -126,9 +140,9 @@ mod tests {
     #[test]
     fn consumption_is_split_where_the_price_changes() {
         let mut account = account();
-        account.change(bytes(1100, 500), &prices(10.0), at(20));
-        account.change(bytes(1150, 500), &prices(10.0), at(25));
-        account.close(bytes(1400, 600), at(30));
+        account.change(bytes(1100, 500), &mut none(), &prices(10.0), at(20));
+        account.change(bytes(1150, 500), &mut none(), &prices(10.0), at(25));
+        account.close(bytes(1400, 600), &mut none(), at(30));
         let records = account.take();
         let seen: Vec<_> =
             records.iter().map(|r| (r.quantity, r.unit_price, r.from_unix_ns, r.to_unix_ns)).collect();
@@ -142,12 +156,29 @@ mod tests {
     #[test]
     fn no_time_makes_no_record_and_forgets_nothing() {
         let mut account = account();
-        account.close(bytes(1100, 500), at(10));
-        account.close(bytes(1200, 500), at(5));
+        account.close(bytes(1100, 500), &mut none(), at(10));
+        account.close(bytes(1200, 500), &mut none(), at(5));
         assert!(account.take().is_empty(), "the clock was set back");
-        account.close(bytes(1300, 500), at(40));
+        account.close(bytes(1300, 500), &mut none(), at(40));
         assert_eq!(account.take()[0].quantity, 300);
-        account.close(bytes(1300, 500), at(50));
+        account.close(bytes(1300, 500), &mut none(), at(50));
         assert!(account.take().is_empty(), "nothing was consumed");
+    }
+
+    #[test]
+    fn each_activity_has_a_record_and_all_together_are_the_machines() {
+        use super::super::shares::Claim;
+        let (mut account, mut shares) = (account(), Shares::default());
+        let claim =
+            |name: &str, sent| Claim { name: name.into(), at_ns: 1, consumed: [0, sent, 0], memory_bytes: 0 };
+        shares.hear(vec![claim("memcached/gold", 60), claim("memcached/silver", 30)]);
+        account.close(bytes(1100, 540), &mut shares, at(30));
+        let records = account.take();
+        let seen: Vec<_> = records.iter().map(|record| (record.activity.as_str(), record.quantity)).collect();
+        let expected =
+            [("memcached/gold", 60), ("memcached/silver", 30), ("memcached", 10), ("memcached", 40)];
+        assert_eq!(seen, expected);
+        let ids: std::collections::BTreeSet<_> = records.iter().map(|record| &record.id).collect();
+        assert_eq!(ids.len(), 4);
     }
 }

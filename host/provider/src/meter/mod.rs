@@ -18,6 +18,7 @@ mod follow;
 mod holdings;
 mod poster;
 mod process;
+mod shares;
 mod tap;
 mod totals;
 mod user;
@@ -38,6 +39,7 @@ use nom_proto::prices::{Prices, Resource};
 use nom_vmm::Namespace;
 use poster::Poster;
 use serde::{Deserialize, Serialize};
+use shares::{Claim, Shares};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -88,6 +90,8 @@ enum Happening {
     Begin(Terms, Box<dyn Probe>),
     /// The machine says what it holds.
     Word(Word),
+    /// The machine says what its activities have consumed.
+    Claims(Vec<Claim>),
     /// Somebody wants to know what has passed so far.
     Count(Sender<Bytes>),
     /// The machine has ended; records that wait may take so long to be entered.
@@ -161,6 +165,7 @@ impl Meter {
             before: Totals::default(),
             traffic,
             held,
+            shares: Shares::default(),
             periods: 0,
             poster,
             words,
@@ -217,6 +222,8 @@ struct Running {
     before: Totals,
     traffic: Account,
     held: Account,
+    /// For whom that was.
+    shares: Shares,
     /// Periods since a record of what is held ended.
     periods: u32,
     poster: Poster,
@@ -235,8 +242,8 @@ impl Running {
                 Ok(Happening::Prices(prices)) => {
                     let now = Moment::now();
                     let (traffic, held) = (self.passed(), self.consumed(now));
-                    self.traffic.change(traffic, &prices, now);
-                    self.held.change(held, &prices, now);
+                    self.traffic.change(traffic, &mut self.shares, &prices, now);
+                    self.held.change(held, &mut self.shares, &prices, now);
                 }
                 Ok(Happening::Entered(count)) => self.acknowledged(count),
                 Ok(Happening::Begin(terms, probe)) => {
@@ -249,6 +256,7 @@ impl Running {
                     self.consumed(Moment::now());
                     self.holdings.iter_mut().for_each(|holdings| holdings.hear(word));
                 }
+                Ok(Happening::Claims(claims)) => self.shares.hear(claims),
                 Ok(Happening::Count(answer)) => {
                     // Who asked may have gone.
                     let _ = answer.send(self.counter.read().since(self.begin));
@@ -279,10 +287,10 @@ impl Running {
             return;
         }
         let traffic = self.passed();
-        self.traffic.close(traffic, now);
+        self.traffic.close(traffic, &mut self.shares, now);
         if self.periods >= HOLDINGS_PERIODS {
             self.periods = 0;
-            self.held.close(held, now);
+            self.held.close(held, &mut self.shares, now);
         }
     }
 
@@ -323,8 +331,8 @@ impl Running {
         let deadline = Instant::now() + patience;
         let now = Moment::now();
         let (traffic, held) = (self.passed(), self.consumed(now));
-        self.traffic.close(traffic, now);
-        self.held.close(held, now);
+        self.traffic.close(traffic, &mut self.shares, now);
+        self.held.close(held, &mut self.shares, now);
         self.post();
         while self.waiting > 0 {
             let rest = deadline.saturating_duration_since(Instant::now());

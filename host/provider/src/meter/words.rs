@@ -3,6 +3,7 @@
 
 use super::Happening;
 use super::holdings::Word;
+use super::shares::{Claim, claims};
 use crate::clock::Moment;
 use anyhow::Result;
 use nom_proto::meter::MeterReport;
@@ -62,19 +63,21 @@ impl Line {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             // A provider that is away says nothing, and the last word grows old.
-            if let Ok(Some(word)) = self.ask()
-                && happenings.send(Happening::Word(word)).is_err()
-            {
-                return;
+            let Ok((word, claims)) = self.ask() else { continue };
+            let news = word.map(Happening::Word).into_iter().chain([Happening::Claims(claims)]);
+            for happening in news {
+                if happenings.send(happening).is_err() {
+                    return;
+                }
             }
         }
     }
 
-    fn ask(&self) -> Result<Option<Word>> {
+    fn ask(&self) -> Result<(Option<Word>, Vec<Claim>)> {
         let request = self.agent.get(format!("{}{}", self.base, path::STATUS));
         let mut answer = request.header("Authorization", &self.authorization).call()?;
         let statuses: Vec<Reported> = serde_json::from_str(&answer.body_mut().read_to_string()?)?;
-        Ok(newest(&statuses, Moment::now()))
+        Ok((newest(&statuses, Moment::now()), claims(&statuses)))
     }
 
     fn tell(&self, report: &MeterReport) -> Result<()> {

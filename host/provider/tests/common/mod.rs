@@ -141,5 +141,6 @@ pub fn status(application: &str, requests: u64) -> Status {
         cost_per_second: 3.5,
         profit: -1.25,
         solvency: Solvency::default(),
+        activities: Vec::new(),
     }
 }

@@ -29,6 +29,9 @@ pub struct FakeFunction {
     /// Features, if it is a virtio device.
     virtio: Option<u64>,
     pub resets: u32,
+    /// Whether it never comes back from a reset; and how often somebody looked.
+    pub hangs: bool,
+    pub looks: u32,
 }
 
 impl FakeFunction {
@@ -41,6 +44,8 @@ impl FakeFunction {
             regions: BTreeMap::new(),
             virtio: None,
             resets: 0,
+            hangs: false,
+            looks: 0,
         };
         function.put(0, &vendor.to_le_bytes());
         function.put(2, &device.to_le_bytes());
@@ -305,6 +310,11 @@ impl FakePci {
     pub fn read_config(&mut self, offset: u64, bytes: u64) -> u64 {
         let Some(number) = self.at(Address((offset >> 12) as u16)) else { return u64::MAX };
         let at = (offset & 0xfff) as usize;
+        let function = self.get_mut(number);
+        if function.hangs && function.resets > 0 {
+            function.looks += 1;
+            return u64::MAX;
+        }
         let config = &self.get(number).config[at..at + bytes as usize];
         config.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }

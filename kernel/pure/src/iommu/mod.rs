@@ -24,6 +24,7 @@ use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::means::Means;
 use crate::msix::Message;
 use crate::pci::{Address, PORTS_MAX, Pci};
+use core::cell::Cell;
 use nom_abi::board::DmaProtection;
 use nom_abi::layout::APPLICATIONS_MAX;
 use virtio::VirtioIommu;
@@ -56,11 +57,11 @@ pub enum Error {
 type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Runs of grants that a device is let reach at a time, and units in each: nobody waits longer for the lock.
-const RUNS_AT_A_TIME: usize = 16;
+const RUNS_AT_A_TIME: usize = 4;
 const UNITS_AT_A_TIME: usize = 64;
 
-/// Longest wait for a unit's answer, in nanoseconds. Units answer in microseconds; one that takes this
-/// long is broken.
+/// Longest wait for a unit's answers, in nanoseconds. Units answer in microseconds; one that takes this long
+/// is broken, and nobody waits for it a second time: others wait for the lock meanwhile.
 pub const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// A blocked access.
@@ -266,11 +267,16 @@ pub(crate) fn place_of(core: CoreId, slot: usize) -> usize {
     (core.index() + 1) * VECTORS + slot
 }
 
-/// Polls until `is_done`, at most [`PATIENCE_NS`].
-fn wait_until<M: Registers>(machine: &mut M, mut is_done: impl FnMut(&mut M) -> bool) -> Result<()> {
-    let deadline = machine.now_ns() + PATIENCE_NS;
-    while !is_done(machine) {
-        if machine.now_ns() >= deadline {
+/// Polls until it is done, as long as there is patience with the unit, which then is at an end.
+fn wait_until<M: Registers>(
+    by: &mut M,
+    left: &Cell<u64>,
+    mut done: impl FnMut(&mut M) -> bool,
+) -> Result<()> {
+    let deadline = by.now_ns() + left.get();
+    while !done(by) {
+        if by.now_ns() >= deadline {
+            left.set(0);
             return Err(Error::Silent);
         }
     }

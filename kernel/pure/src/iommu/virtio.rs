@@ -4,7 +4,7 @@
 
 use super::queue::{Buffer, Queue, SIZE};
 use super::request::Request;
-use super::{DmaFault, Domain, Error, Means, Result, wait_until, zeroed};
+use super::{DmaFault, Domain, Error, Means, PATIENCE_NS, Result, wait_until, zeroed};
 use crate::acpi::{Tables, Viot};
 use crate::frames::Pages;
 use crate::ioapic;
@@ -12,6 +12,7 @@ use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Function, Pci, command, offset};
 use crate::virtio_pci::{self, common};
+use core::cell::Cell;
 use nom_abi::memory::FRAME_SHIFT;
 
 /// Feature bits (5.13.3).
@@ -59,6 +60,8 @@ const EVENT_BYTES: u32 = 24;
 #[derive(Debug)]
 pub struct VirtioIommu {
     requests: Queue,
+    /// Patience with it that is left, in nanoseconds.
+    left: Cell<u64>,
     events: Queue,
     /// Register whose reading takes back the interrupt line.
     interrupt_status: u64,
@@ -92,6 +95,7 @@ impl VirtioIommu {
         }
         let mut unit = VirtioIommu {
             requests: start_queue(by, &at, REQUEST_QUEUE)?,
+            left: Cell::new(PATIENCE_NS),
             events: start_queue(by, &at, EVENT_QUEUE)?,
             interrupt_status: at.interrupt_status,
             io_apic: tables.io_apic,
@@ -167,7 +171,7 @@ impl VirtioIommu {
     fn run(&mut self, machine: &mut impl Hardware, count: u16) -> Result<()> {
         self.requests.notify(machine);
         let mut done = 0;
-        wait_until(machine, |machine| {
+        wait_until(machine, &self.left, |machine| {
             while done < count && self.requests.take_used(machine).is_some() {
                 done += 1;
             }

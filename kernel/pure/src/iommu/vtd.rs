@@ -6,12 +6,13 @@
 
 use super::request::MESSAGE_PAGE;
 use super::tables::{self, Shape};
-use super::{DmaFault, Domain, Error, Means, Result, Sender, place_of, wait_until, zeroed};
+use super::{DmaFault, Domain, Error, Means, PATIENCE_NS, Result, Sender, place_of, wait_until, zeroed};
 use crate::frames::Pages;
 use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Pci};
+use core::cell::Cell;
 use core::sync::atomic::{Ordering, fence};
 use nom_abi::PageSize;
 use nom_abi::layout::APPLICATIONS_MAX;
@@ -108,6 +109,8 @@ pub struct Vtd {
     base: u64,
     capabilities: Capabilities,
     shape: Shape,
+    /// Patience with it that is left, in nanoseconds.
+    left: Cell<u64>,
     /// The queue of invalidations, and how many there have been.
     queue: PhysAddr,
     queued: u64,
@@ -143,9 +146,9 @@ impl Vtd {
             let contexts = zeroed(by, 1)?;
             by.machine.write(root + u64::from(bus) * 16, contexts.word() | PRESENT);
         }
-        let trusts_interrupts = !remaps;
+        let (trusts_interrupts, left) = (!remaps, Cell::new(PATIENCE_NS));
         let mut unit =
-            Vtd { base, capabilities, shape, queue, queued: 0, interrupts, trusts_interrupts, root };
+            Vtd { base, capabilities, shape, left, queue, queued: 0, interrupts, trusts_interrupts, root };
         unit.enable(by.machine, table_frames)?;
         Ok(unit)
     }
@@ -201,7 +204,7 @@ impl Vtd {
 
     fn wait_for(&self, machine: &mut impl Registers, bit: u32, set: bool) -> Result<()> {
         let status = self.base + register::GLOBAL_STATUS;
-        wait_until(machine, |machine| (machine.read32(status) & bit != 0) == set)
+        wait_until(machine, &self.left, |machine| (machine.read32(status) & bit != 0) == set)
     }
 
     /// A device's context entry; `None` if the unit has no table for its bus.
@@ -245,7 +248,7 @@ impl Vtd {
         machine.write(at + 24, at.word());
         fence(Ordering::SeqCst);
         machine.write64(self.base + register::QUEUE_TAIL, (place + 2) % ENTRIES_PER_FRAME * 16);
-        wait_until(machine, |machine| machine.read(at) & DONE == DONE)
+        wait_until(machine, &self.left, |machine| machine.read(at) & DONE == DONE)
     }
 
     /// Has a device reach what the domain says, which for its first device takes its highest table, if the

@@ -54,7 +54,9 @@ fn with_upcalls(programs: &[Program]) -> World {
 fn upcall_frame(world: &World) -> UpcallFrame {
     let mut frame = UpcallFrame::new_zeroed();
     let space = world.kernel.applications[0].space.unwrap();
-    space.read_user(&world.kernel.machine, user(world.borders[0].rdi), frame.as_mut_bytes()).unwrap();
+    let border = &world.borders[0];
+    assert_eq!(border.rsp, border.rdi - 24, "below the frame a red zone, and the place of a return address");
+    space.read_user(&world.kernel.machine, user(border.rdi), frame.as_mut_bytes()).unwrap();
     frame
 }
 
@@ -652,6 +654,12 @@ fn whatever_the_bundle_may_ask_for_has_a_place_between_guards() {
             let at = crate::build::placed(bytes, random);
             assert!(at >= PLACEMENT_ALIGN && at + bytes <= WINDOW_BYTES - PLACEMENT_ALIGN, "{bytes} at {at}");
         }
+        // Each place of its window may be its own, up to the last, and the next number is the first again.
+        let last = (most - bytes.next_multiple_of(PLACEMENT_ALIGN)) / PLACEMENT_ALIGN;
+        let at = crate::build::placed(bytes, last);
+        assert_eq!(at + bytes.next_multiple_of(PLACEMENT_ALIGN), WINDOW_BYTES - PLACEMENT_ALIGN);
+        assert_eq!(crate::build::placed(bytes, last + 1), PLACEMENT_ALIGN);
+        assert_eq!(crate::build::placed(bytes, last / 2), PLACEMENT_ALIGN * (last / 2 + 1));
     }
 }
 

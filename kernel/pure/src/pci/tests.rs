@@ -176,6 +176,20 @@ fn a_device_is_reset_before_it_can_reach_memory() {
     }
 }
 
+/// Nobody else comes into the kernel while it is looked whether a reset is done: 500 looks of two words, and
+/// a few to turn it off.
+#[test]
+fn a_reset_that_takes_long_is_not_waited_for() {
+    let mut function = FakeFunction::new(1, 2, 0).bar(0, 4096).msix(2, 0, 0, 2048).express(0, true);
+    function.hangs = true;
+    let (mut machine, pci, number) = alone(function);
+    assert!(!pci.switch_on(&mut machine, 0), "it is not back");
+    let it = machine.pci.get(number);
+    assert!(!it.can_dma() && (500..=1_010).contains(&it.looks), "{} looks", it.looks);
+    machine.pci.get_mut(number).hangs = false;
+    assert!(pci.switch_on(&mut machine, 0), "it is tried again");
+}
+
 #[test]
 fn a_device_that_has_left_cannot_be_switched_on() {
     let mut machine = FakeMachine::new();

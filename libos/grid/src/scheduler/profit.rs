@@ -3,7 +3,8 @@
 //! What a client earns by a unit need not be the same for every unit: a contract may pay for so much a
 //! second, and for more of it less or nothing. So a client is told steps, counted from when it is told them,
 //! and told anew as often as what its contract pays changes. Between clients that earn alike it is fair
-//! queueing by weight.
+//! queueing by weight. Whoever has waited for a tenth of a second is served once, whatever it earns: else
+//! whoever earns much and wants all would keep everybody out who is to change that.
 
 use super::fair::{VirtualClock, VirtualTime};
 use super::seats::Seats;
@@ -23,11 +24,17 @@ pub struct EarningStep {
     pub nanodollars_a_million: i64,
 }
 
+/// Longest that a client waits between two decisions for it.
+const PATIENCE_NS: u64 = 100_000_000;
+
 #[derive(Debug)]
 struct Seat {
     clock: VirtualClock,
     earns: Vec<EarningStep>,
     served: u64,
+    /// When the last decision was for it, and since when it has waited for the next.
+    chosen_ns: u64,
+    waits_ns: u64,
 }
 
 impl Seat {
@@ -63,7 +70,7 @@ impl ResourceScheduler for MarginalProfit {
     fn add_client(&mut self, client: ClientIndex, parameters: &ClientParameters) -> Result<(), BadClient> {
         check(&parameters.earns)?;
         let (clock, earns) = (VirtualClock::new(parameters.weight, self.time), parameters.earns.clone());
-        self.seats.put(client, Seat { clock, earns, served: 0 });
+        self.seats.put(client, Seat { clock, earns, served: 0, chosen_ns: 0, waits_ns: 0 });
         Ok(())
     }
 
@@ -86,14 +93,21 @@ impl ResourceScheduler for MarginalProfit {
         self.seats.remove(client);
     }
 
-    fn schedule(&mut self, _: u64) -> Option<ClientIndex> {
-        let (client, seat) = self.seats.least(|seat| (Reverse(seat.next()), seat.clock.time()))?;
+    fn schedule(&mut self, now_ns: u64) -> Option<ClientIndex> {
+        let (client, seat) = self.seats.least(|seat| {
+            let is_starved = now_ns.saturating_sub(seat.waits_ns) >= PATIENCE_NS;
+            (Reverse(is_starved), Reverse(seat.next()), seat.clock.time())
+        })?;
         self.time = self.time.max(seat.clock.time());
+        seat.chosen_ns = now_ns;
         Some(self.seats.choose(client))
     }
 
-    fn client_ready(&mut self, client: ClientIndex, _: QueueHead, _: u64) {
-        self.seats.set_ready(client, |seat| seat.clock.wake(self.time));
+    fn client_ready(&mut self, client: ClientIndex, head: QueueHead, _: u64) {
+        self.seats.set_ready(client, |seat| {
+            seat.clock.wake(self.time);
+            seat.waits_ns = head.arrived_ns.max(seat.chosen_ns);
+        });
     }
 
     fn client_suspended(&mut self, client: ClientIndex) {

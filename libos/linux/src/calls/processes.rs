@@ -2,6 +2,7 @@
 
 use crate::call::Call;
 use crate::process::{Exit, Process};
+use crate::stops::StateChange;
 use crate::table::SystemCall;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -16,7 +17,7 @@ pub const ROWS: &[SystemCall] = &[
         "wait4",
         &["process", "status", "options", "usage"],
         wait,
-        "no process stops; the usage is zeros",
+        "the usage is zeros",
     ),
     SystemCall::partial(
         abi::__NR_waitid,
@@ -34,7 +35,13 @@ pub const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_getsid, "getsid", &["process"], |call| {
         other(call).map(|process| process.session.get().into())
     }),
-    SystemCall::partial(abi::__NR_setpgid, "setpgid", &["process", "group"], set_group, "in every session"),
+    SystemCall::partial(
+        abi::__NR_setpgid,
+        "setpgid",
+        &["process", "group"],
+        set_group,
+        "also of a child that has a program of its own",
+    ),
     SystemCall::complete(abi::__NR_setsid, "setsid", &[], set_session),
     SystemCall::complete(abi::__NR_getuid, "getuid", &[], |call| Ok(call.process().user().into())),
     SystemCall::complete(abi::__NR_geteuid, "geteuid", &[], |call| Ok(call.process().user().into())),
@@ -113,13 +120,49 @@ fn execute(call: &Call<'_>) -> Result<u64, Errno> {
     Ok(0)
 }
 
-/// Waits for a child that is meant and has ended, who is forgotten then unless `WNOWAIT` says otherwise.
-/// Nothing if there is none and `WNOHANG` says not to wait.
+/// What became of a child.
+#[derive(Clone, Copy)]
+enum ChildNews {
+    Ended(Exit),
+    Changed(StateChange),
+}
+
+impl ChildNews {
+    fn wait_status(self) -> u32 {
+        match self {
+            ChildNews::Ended(exit) => exit.wait_status(),
+            ChildNews::Changed(change) => change.wait_status(),
+        }
+    }
+
+    fn child_code(self) -> (u32, u32) {
+        match self {
+            ChildNews::Ended(exit) => exit.child_code(),
+            ChildNews::Changed(change) => change.child_code(),
+        }
+    }
+
+    /// What there is to tell of a child, of that which `options` want to know.
+    fn of(child: &Process, options: u32) -> Option<ChildNews> {
+        if child.has_ended() {
+            let exit = child.ending.get().unwrap_or(Exit::Status(0));
+            return Some(ChildNews::Ended(exit)).filter(|_| options & abi::WEXITED != 0);
+        }
+        let is_wanted = |change: &StateChange| match change {
+            StateChange::Stopped(_) => options & abi::WSTOPPED != 0,
+            StateChange::Continued => options & abi::WCONTINUED != 0,
+        };
+        child.stops.untold().filter(is_wanted).map(ChildNews::Changed)
+    }
+}
+
+/// Waits for news of a child that is meant. Who has ended is forgotten then, and what was told is not told
+/// again, unless `WNOWAIT` says otherwise. Nothing if there is none and `WNOHANG` says not to wait.
 fn await_child(
     call: &Call<'_>,
     options: u32,
     is_meant: impl Fn(&Process) -> bool,
-) -> Result<Option<(Rc<Process>, Exit)>, Errno> {
+) -> Result<Option<(Rc<Process>, ChildNews)>, Errno> {
     let (family, process) = (call.family(), call.process());
     let is_child = |child: &Rc<Process>| child.parent() == process.id && is_meant(child);
     let look = || {
@@ -127,19 +170,22 @@ fn await_child(
         if children.is_empty() {
             return Some(Err(Errno::ECHILD));
         }
-        children.into_iter().find(|child| child.has_ended()).map(Ok)
+        let news = |child: Rc<Process>| ChildNews::of(&child, options).map(|news| (child, news));
+        children.into_iter().find_map(news).map(Ok)
     };
     let found = match look() {
         None if options & abi::WNOHANG != 0 => return Ok(None),
         None => call.block_on(process.child_ended.until(look))?,
         Some(found) => found,
     };
-    let child = found?;
+    let (child, news) = found?;
     if options & abi::WNOWAIT == 0 {
-        family.remove(child.id);
+        match news {
+            ChildNews::Ended(_) => family.remove(child.id),
+            ChildNews::Changed(_) => child.stops.tell(),
+        }
     }
-    let exit = child.ending.get().unwrap_or(Exit::Status(0));
-    Ok(Some((child, exit)))
+    Ok(Some((child, news)))
 }
 
 /// Nothing is counted of what a child used.
@@ -148,7 +194,12 @@ fn write_usage(call: &Call<'_>, usage: u64) -> Result<(), Errno> {
 }
 
 fn wait(call: &Call<'_>) -> Result<u64, Errno> {
+    const KNOWN: u32 =
+        abi::WNOHANG | abi::WUNTRACED | abi::WCONTINUED | abi::__WALL | abi::__WCLONE | abi::__WNOTHREAD;
     let [_, status, options, usage, ..] = call.arguments;
+    if options as u32 & !KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
     let (wanted, group) = (call.int(0), call.process().group.get());
     let is_meant = |child: &Process| match wanted {
         -1 => true,
@@ -156,11 +207,11 @@ fn wait(call: &Call<'_>) -> Result<u64, Errno> {
         wanted if wanted < 0 => child.group.get() == wanted.unsigned_abs(),
         wanted => child.id == wanted as u32,
     };
-    let Some((child, exit)) = await_child(call, options as u32 & !abi::WNOWAIT, is_meant)? else {
+    let Some((child, news)) = await_child(call, options as u32 | abi::WEXITED, is_meant)? else {
         return Ok(0);
     };
     if status != 0 {
-        call.memory().write_value(status, &exit.wait_status())?;
+        call.memory().write_value(status, &news.wait_status())?;
     }
     write_usage(call, usage)?;
     Ok(child.id.into())
@@ -183,8 +234,8 @@ fn wait_of_kind(call: &Call<'_>) -> Result<u64, Errno> {
     };
     let found = await_child(call, options, is_meant)?;
     if info != 0 {
-        let told = found.map(|(child, exit)| {
-            let (code, status) = exit.child_code();
+        let told = found.map(|(child, news)| {
+            let (code, status) = news.child_code();
             [abi::SIGCHLD, 0, code, 0, child.id, child.user(), status]
         });
         call.memory().write_value(info, &told.unwrap_or_default())?;
@@ -202,12 +253,21 @@ fn other(call: &Call<'_>) -> Result<Rc<Process>, Errno> {
 }
 
 fn set_group(call: &Call<'_>) -> Result<u64, Errno> {
-    let process = other(call)?;
+    let (process, own) = (other(call)?, call.process());
     let group = match call.int(1) {
         group if group < 0 => return Err(Errno::EINVAL),
         0 => process.id,
         group => group as u32,
     };
+    if process.id != own.id && process.parent() != own.id {
+        return Err(Errno::ESRCH);
+    }
+    let session = own.session.get();
+    let is_member = |other: &Rc<Process>| other.group.get() == group && other.session.get() == session;
+    let is_there = group == process.id || call.family().processes().iter().any(is_member);
+    if process.session.get() != session || process.session.get() == process.id || !is_there {
+        return Err(Errno::EPERM);
+    }
     process.group.set(group);
     Ok(0)
 }

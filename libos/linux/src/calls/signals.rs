@@ -39,7 +39,7 @@ pub const ROWS: &[SystemCall] = &[
         "kill",
         &["process", "signal"],
         kill,
-        "every process may be sent every signal; nothing is stopped by SIGSTOP and its like",
+        "every process may be sent every signal; the first is never stopped",
     ),
     SystemCall::partial(abi::__NR_tkill, "tkill", &["thread", "signal"], thread_kill, "as kill"),
     SystemCall::partial(

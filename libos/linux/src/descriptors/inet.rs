@@ -1,11 +1,16 @@
-//! Sockets of the network: TCP and UDP over the application's own stack. A connection to a loopback address,
+//! Sockets of TCP (tcp(7)) over the application's own stack. A connection to a loopback address,
 //! or to one of the machine's own, is a pair of buffers in the library: no packet is made for it.
 
 use super::bound::{AddressFamilies, BoundAddress, SharedUse, WantedAddress};
-use super::local::{Local, Place, Places, Waiting};
+use super::buffer::UrgentPlace;
+use super::local::{Local, Waiting};
+use super::message::{Outgoing, Received, Sender};
 use super::open::Stream;
+use super::places::{LocalKind, Place, Places};
 use super::ready::{Events, Waiters};
-use super::socket::{Address, Options, Peeking, Received, Side, Socket, events};
+use super::socket::{Address, Options, Peeking, Side, Socket, events};
+use super::tcp_info;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -18,19 +23,8 @@ use nom_fs::{Errno, NodeType};
 use nom_net::Observed;
 use nom_socket::{Error, Family, Network, Ready, Shutdown, SocketId, Sockets};
 
-/// Bytes of the largest datagram.
-const DATAGRAM_BYTES: usize = 65_536;
 /// Ports that are given out to those who name none (RFC 6335 section 6).
 const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
-
-/// What kind of socket it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
-    /// `SOCK_STREAM`.
-    Tcp,
-    /// `SOCK_DGRAM`.
-    Udp,
-}
 
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -42,15 +36,13 @@ enum State {
     Within(SocketAddr),
     /// A connection, open or asked for.
     Stream(SocketId, SocketAddr),
-    /// A UDP port, with the peer if there is one.
-    Port(SocketId, Option<SocketAddr>),
 }
 
 /// What a socket has that others of this machine reach, or that reaches them.
 enum Within {
     Nothing,
     Listener(Rc<Waiting>),
-    Connection(Local),
+    Connection(Box<Local>),
 }
 
 /// A socket of the network.
@@ -59,20 +51,18 @@ pub(crate) struct Inet<N: Observed + 'static> {
     places: Rc<Places>,
     within: RefCell<Within>,
     domain: u32,
-    transport: Transport,
     own: Cell<SocketAddr>,
-    /// What it was bound to, of TCP.
+    /// What it was bound to.
     bound: RefCell<Option<Rc<BoundAddress>>>,
     state: Cell<State>,
     is_open: Cell<bool>,
-    /// Bytes, and of a datagram whence it came, that were looked at and stay to be received.
+    /// Bytes that were looked at and stay to be received.
     peeked: RefCell<VecDeque<u8>>,
-    peeked_from: Cell<Option<SocketAddr>>,
     options: Options,
     waiters: Waiters,
 }
 
-fn errno(error: Error) -> Errno {
+pub(super) fn errno(error: Error) -> Errno {
     match error {
         Error::WouldBlock => Errno::EAGAIN,
         Error::BadSocket => Errno::EBADF,
@@ -92,7 +82,7 @@ fn errno(error: Error) -> Errno {
 
 impl<N: Observed + 'static> Inet<N> {
     /// A socket without an address; `domain` is `AF_INET` or `AF_INET6`.
-    pub fn new(network: &Network<N>, places: &Rc<Places>, domain: u32, transport: Transport) -> Inet<N> {
+    pub fn new(network: &Network<N>, places: &Rc<Places>, domain: u32) -> Inet<N> {
         let any: IpAddr =
             if domain == abi::AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         Inet {
@@ -100,13 +90,11 @@ impl<N: Observed + 'static> Inet<N> {
             places: places.clone(),
             within: RefCell::new(Within::Nothing),
             domain,
-            transport,
             own: Cell::new(SocketAddr::new(any, 0)),
             bound: RefCell::default(),
             state: Cell::new(State::New),
             is_open: Cell::new(false),
             peeked: RefCell::default(),
-            peeked_from: Cell::new(None),
             options: Options::default(),
             waiters: Waiters::default(),
         }
@@ -116,7 +104,7 @@ impl<N: Observed + 'static> Inet<N> {
         match self.state.get() {
             State::New | State::Within(_) => None,
             State::Listening(id) => id,
-            State::Stream(id, _) | State::Port(id, _) => Some(id),
+            State::Stream(id, _) => Some(id),
         }
     }
 
@@ -130,60 +118,12 @@ impl<N: Observed + 'static> Inet<N> {
         self.waiters.wake();
     }
 
-    /// The UDP port that it has, or a free one.
-    fn port(&self) -> Result<(SocketId, Option<SocketAddr>), Errno> {
-        match self.state.get() {
-            State::Port(id, peer) => Ok((id, peer)),
-            State::New if self.transport == Transport::Udp => {
-                let (id, port) = self.with(|sockets| {
-                    let id = sockets.bind(self.own.get().port())?;
-                    Ok((id, sockets.port(id)?))
-                })?;
-                self.own.set(SocketAddr::new(self.own.get().ip(), port));
-                self.become_state(State::Port(id, None));
-                Ok((id, None))
-            }
-            _ => Err(Errno::ENOTCONN),
-        }
-    }
-
     fn stream_id(&self) -> Result<SocketId, Errno> {
         match self.state.get() {
             State::Stream(id, _) => Ok(id),
             State::New => Err(Errno::EPIPE),
             _ => Err(Errno::ENOTCONN),
         }
-    }
-
-    fn receive_datagram(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
-        let (id, peer) = self.port()?;
-        if peeking == Peeking::Take && self.peeked_from.get().is_none() {
-            // It lies where it is to go: what there is no room for is lost, as on Linux.
-            loop {
-                let (count, from) = self.with(|sockets| sockets.receive_from(id, target))?;
-                if peer.is_none_or(|peer| peer == from) {
-                    return Ok(Received { count, from: Some(Address::Inet(from)) });
-                }
-            }
-        }
-        let (bytes, from) = match self.peeked_from.take() {
-            Some(from) => (self.peeked.take().into(), from),
-            None => loop {
-                let mut bytes = vec![0; DATAGRAM_BYTES];
-                let (count, from) = self.with(|sockets| sockets.receive_from(id, &mut bytes))?;
-                bytes.truncate(count);
-                if peer.is_none_or(|peer| peer == from) {
-                    break (bytes, from);
-                }
-            },
-        };
-        let count = bytes.len().min(target.len());
-        target[..count].copy_from_slice(&bytes[..count]);
-        if peeking == Peeking::Stay {
-            *self.peeked.borrow_mut() = bytes.into();
-            self.peeked_from.set(Some(from));
-        }
-        Ok(Received { count, from: Some(Address::Inet(from)) })
     }
 
     fn receive_stream(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
@@ -202,7 +142,7 @@ impl<N: Observed + 'static> Inet<N> {
                 Peeking::Take => self.with(|sockets| sockets.receive(id, target))?,
                 Peeking::Stay => 0,
             };
-            return Ok(Received { count, from: None });
+            return Ok(Received::bytes(count));
         }
         let count = peeked.len().min(target.len());
         for (to, from) in target.iter_mut().zip(peeked.iter()) {
@@ -211,11 +151,11 @@ impl<N: Observed + 'static> Inet<N> {
         if peeking == Peeking::Take {
             peeked.drain(..count);
         }
-        Ok(Received { count, from: None })
+        Ok(Received::bytes(count))
     }
 
     fn accepted(&self, id: SocketId, peer: SocketAddr) -> Inet<N> {
-        let accepted = Inet::new(&self.network, &self.places, self.domain, Transport::Tcp);
+        let accepted = Inet::new(&self.network, &self.places, self.domain);
         let own = self.with(|sockets| sockets.local(id));
         accepted.own.set(own.unwrap_or(self.own.get()));
         accepted.state.set(State::Stream(id, peer));
@@ -231,20 +171,13 @@ impl<N: Observed + 'static> Inet<N> {
         self.options.get(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY).unwrap_or(0) != 0
     }
 
-    /// Whether an address is of this machine.
-    fn is_within(&self, address: IpAddr) -> bool {
-        address.is_loopback()
-            || address.is_unspecified()
-            || self.network.with(|sockets| sockets.stack().config().source_for(address)) == Some(address)
-    }
-
     /// Where others of this machine find who listens at a port.
     fn places_of(&self, families: &[Family], port: u16) -> Vec<Place> {
         families.iter().map(|family| place(*family == Family::V4, port)).collect()
     }
 
     /// Connects to who listens in this machine.
-    fn connect_within(&self, peer: SocketAddr) -> Result<(), Errno> {
+    fn connect_within(&self, peer: SocketAddr, by: Sender) -> Result<(), Errno> {
         let ip = match peer.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -256,12 +189,12 @@ impl<N: Observed + 'static> Inet<N> {
             port => port,
         };
         let own = SocketAddr::new(ip, port);
-        let local = Local::new(&self.places);
+        let local = Local::new(&self.places, LocalKind::Stream);
         local.set_name(&Address::Inet(own).to_bytes(self.domain));
         let name = Address::Inet(peer).to_bytes(self.domain);
-        local.connect_to(&place(ip.is_ipv4(), peer.port()), &name)?;
+        local.connect_to(&place(ip.is_ipv4(), peer.port()), &name, by)?;
         self.own.set(own);
-        *self.within.borrow_mut() = Within::Connection(local);
+        *self.within.borrow_mut() = Within::Connection(Box::new(local));
         self.is_open.set(true);
         self.become_state(State::Within(peer));
         Ok(())
@@ -272,12 +205,12 @@ impl<N: Observed + 'static> Inet<N> {
         let Within::Listener(waiting) = &*self.within.borrow() else { return None };
         let (local, name) = waiting.take()?;
         let Ok(Address::Inet(peer)) = Address::read(&name) else { return None };
-        let accepted = Inet::new(&self.network, &self.places, self.domain, Transport::Tcp);
+        let accepted = Inet::new(&self.network, &self.places, self.domain);
         accepted.own.set(SocketAddr::new(peer.ip(), self.own.get().port()));
         accepted.state.set(State::Within(peer));
         accepted.is_open.set(true);
         accepted.options.inherit(&self.options);
-        *accepted.within.borrow_mut() = Within::Connection(local);
+        *accepted.within.borrow_mut() = Within::Connection(Box::new(local));
         Some((Rc::new(accepted), Address::Inet(peer)))
     }
 
@@ -301,6 +234,13 @@ impl<N: Observed + 'static> Inet<N> {
     }
 }
 
+/// Whether an address is of this machine.
+pub(super) fn is_within<N: Observed + 'static>(network: &Network<N>, address: IpAddr) -> bool {
+    address.is_loopback()
+        || address.is_unspecified()
+        || network.with(|sockets| sockets.stack().config().source_for(address)) == Some(address)
+}
+
 /// How many may wait where a program says `backlog`: one more, as on Linux.
 fn pending_max(backlog: usize) -> usize {
     backlog.saturating_add(1)
@@ -312,19 +252,20 @@ fn place(is_four: bool, port: u16) -> Place {
 
 impl<N: Observed + 'static> Drop for Inet<N> {
     fn drop(&mut self) {
+        let is_reset = self.options.linger_s.get() == Some(0);
+        if is_reset {
+            self.with_local(Local::reset);
+        }
         if let Some(id) = self.id() {
             // The stack may have nothing of it any more.
-            let _ = self.with(|sockets| sockets.close(id));
+            let _ = self.with(|sockets| if is_reset { sockets.abort(id) } else { sockets.close(id) });
         }
     }
 }
 
 impl<N: Observed + 'static> Socket for Inet<N> {
     fn names(&self) -> (u32, u32, u32) {
-        match self.transport {
-            Transport::Tcp => (self.domain, abi::SOCK_STREAM, abi::IPPROTO_TCP as u32),
-            Transport::Udp => (self.domain, abi::SOCK_DGRAM, abi::IPPROTO_UDP as u32),
-        }
+        (self.domain, abi::SOCK_STREAM, abi::IPPROTO_TCP as u32)
     }
 
     fn bind(&self, address: &Address) -> Result<(), Errno> {
@@ -336,12 +277,8 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             return Err(Errno::EAFNOSUPPORT);
         }
         let ip = address.ip();
-        if !ip.is_unspecified() && !ip.is_multicast() && !self.is_within(ip) {
+        if !ip.is_unspecified() && !ip.is_multicast() && !is_within(&self.network, ip) {
             return Err(Errno::EADDRNOTAVAIL);
-        }
-        if self.transport == Transport::Udp {
-            let before = self.own.replace(*address);
-            return self.port().inspect_err(|_| self.own.set(before)).map(drop);
         }
         let is_set = |name| self.options.get(abi::SOL_SOCKET, name).unwrap_or(0) != 0;
         let sharing = match (is_set(abi::SO_REUSEPORT), is_set(abi::SO_REUSEADDR)) {
@@ -358,10 +295,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         Ok(())
     }
 
-    fn listen(&self, backlog: usize) -> Result<(), Errno> {
-        if self.transport == Transport::Udp {
-            return Err(Errno::EOPNOTSUPP);
-        }
+    fn listen(&self, backlog: usize, by: Sender) -> Result<(), Errno> {
         match self.state.get() {
             State::Listening(id) => return self.set_backlog(id, backlog),
             State::New => {}
@@ -376,16 +310,18 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         let ports = if own.port() == 0 { EPHEMERAL } else { own.port()..own.port().saturating_add(1) };
         let mut result = Err(Errno::EADDRINUSE);
         for port in ports {
-            result = self.places.listen(self.places_of(families, port), backlog).and_then(|waiting| {
-                let id = match own.ip().is_loopback() {
-                    true => None,
-                    false => {
-                        let pending_max = pending_max(backlog);
-                        Some(self.with(|sockets| sockets.listen_for(families, port, pending_max))?)
-                    }
-                };
-                Ok((id, port, waiting))
-            });
+            result = self.places.listen(self.places_of(families, port), Waiting::new(backlog, by)).and_then(
+                |waiting| {
+                    let id = match own.ip().is_loopback() {
+                        true => None,
+                        false => {
+                            let pending_max = pending_max(backlog);
+                            Some(self.with(|sockets| sockets.listen_for(families, port, pending_max))?)
+                        }
+                    };
+                    Ok((id, port, waiting))
+                },
+            );
             if !matches!(result, Err(Errno::EADDRINUSE)) {
                 break;
             }
@@ -401,9 +337,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
     }
 
     fn accept(&self) -> Result<(Rc<dyn Stream>, Address), Errno> {
-        let State::Listening(id) = self.state.get() else {
-            return Err(if self.transport == Transport::Udp { Errno::EOPNOTSUPP } else { Errno::EINVAL });
-        };
+        let State::Listening(id) = self.state.get() else { return Err(Errno::EINVAL) };
         if let Some(accepted) = self.accept_within() {
             return Ok(accepted);
         }
@@ -411,25 +345,8 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         Ok((Rc::new(self.accepted(stream, peer)), Address::Inet(peer)))
     }
 
-    fn connect(&self, address: &Address) -> Result<(), Errno> {
-        let peer = match address {
-            Address::Inet(peer) => *peer,
-            Address::Unspecified if self.transport == Transport::Udp => {
-                let (id, _) = self.port()?;
-                self.state.set(State::Port(id, None));
-                return Ok(());
-            }
-            _ => return Err(Errno::EAFNOSUPPORT),
-        };
-        if self.transport == Transport::Udp {
-            let (id, _) = self.port()?;
-            // From now on the socket has the address that the peer is reached from: who has several peers to
-            // choose from asks for it (RFC 6724 section 5).
-            let from = self.network.with(|sockets| sockets.stack().config().source_for(peer.ip()));
-            self.own.set(SocketAddr::new(from.ok_or(Errno::ENETUNREACH)?, self.own.get().port()));
-            self.state.set(State::Port(id, Some(peer)));
-            return Ok(());
-        }
+    fn connect(&self, address: &Address, by: Sender) -> Result<(), Errno> {
+        let Address::Inet(peer) = *address else { return Err(Errno::EAFNOSUPPORT) };
         match self.state.get() {
             State::New => {}
             State::Within(_) => return Err(Errno::EISCONN),
@@ -442,8 +359,8 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             }
             _ => return Err(Errno::EINVAL),
         }
-        if self.is_within(peer.ip()) {
-            return self.connect_within(peer);
+        if is_within(&self.network, peer.ip()) {
+            return self.connect_within(peer, by);
         }
         let (id, own) = self.with(|sockets| {
             let id = sockets.connect(peer)?;
@@ -463,31 +380,34 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         Ok(())
     }
 
-    fn send(&self, bytes: &[u8], to: Option<&Address>) -> Result<usize, Errno> {
-        if let Some(sent) = self.with_local(|local| local.send(bytes, None)) {
+    fn send(&self, what: &Outgoing<'_>) -> Result<usize, Errno> {
+        // To whom is known: Linux does not look at another address.
+        let what = &Outgoing { to: None, attached: &[], is_signed: false, ..*what };
+        if let Some(sent) = self.with_local(|local| local.send(what)) {
             return sent;
         }
-        if self.transport == Transport::Tcp {
-            let id = self.stream_id()?;
-            return self.with(|sockets| sockets.send(id, bytes));
+        if what.is_urgent {
+            return Err(Errno::EOPNOTSUPP);
         }
-        let (id, peer) = self.port()?;
-        let to = match to {
-            Some(Address::Inet(to)) => *to,
-            Some(_) => return Err(Errno::EAFNOSUPPORT),
-            None => peer.ok_or(Errno::EDESTADDRREQ)?,
-        };
-        self.with(|sockets| sockets.send_to(id, bytes, to)).map(|()| bytes.len())
+        let id = self.stream_id()?;
+        self.with(|sockets| sockets.send(id, what.bytes))
     }
 
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
         if let Some(received) = self.with_local(|local| local.receive(target, peeking)) {
-            return received;
+            // Of whom it comes is a local socket's to tell.
+            return received.map(|received| Received { by: None, ..received });
         }
-        match self.transport {
-            Transport::Tcp => self.receive_stream(target, peeking),
-            Transport::Udp => self.receive_datagram(target, peeking),
-        }
+        self.receive_stream(target, peeking)
+    }
+
+    fn receive_urgent(&self, target: &mut [u8], peeking: Peeking) -> Result<usize, Errno> {
+        let within = self.with_local(|local| local.receive_urgent(target, peeking));
+        within.unwrap_or(Err(Errno::EINVAL))
+    }
+
+    fn is_at_urgent(&self) -> bool {
+        self.with_local(Socket::is_at_urgent).unwrap_or(false)
     }
 
     fn shut(&self, side: Side) -> Result<(), Errno> {
@@ -509,14 +429,15 @@ impl<N: Observed + 'static> Socket for Inet<N> {
 
     fn peer_address(&self) -> Result<Address, Errno> {
         match self.state.get() {
-            State::Stream(_, peer) | State::Port(_, Some(peer)) | State::Within(peer) => {
-                Ok(Address::Inet(peer))
-            }
+            State::Stream(_, peer) | State::Within(peer) => Ok(Address::Inet(peer)),
             _ => Err(Errno::ENOTCONN),
         }
     }
 
     fn take_error(&self) -> Option<Errno> {
+        if let Some(error) = self.with_local(Socket::take_error) {
+            return error;
+        }
         let State::Stream(id, _) = self.state.get() else { return None };
         self.with(|sockets| sockets.take_error(id)).ok().flatten().map(errno)
     }
@@ -525,11 +446,30 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         matches!(self.state.get(), State::Listening(_))
     }
 
+    fn tcp_info(&self) -> Option<Vec<u8>> {
+        const MSS: u32 = 1460;
+        // What passes no network has the longest segments.
+        const MSS_WITHIN: u32 = 65_483;
+        Some(match self.state.get() {
+            State::Stream(id, _) => match self.with(|sockets| sockets.information(id)) {
+                Ok(known) => tcp_info::of_flow(&known),
+                Err(_) => tcp_info::of_state(tcp_info::CLOSE, MSS),
+            },
+            State::Within(_) => tcp_info::of_state(tcp_info::ESTABLISHED, MSS_WITHIN),
+            State::Listening(_) => tcp_info::of_state(tcp_info::LISTEN, MSS),
+            State::New => tcp_info::of_state(tcp_info::CLOSE, MSS),
+        })
+    }
+
     fn options(&self) -> &Options {
         &self.options
     }
 
     fn option_changed(&self, level: u32, name: u32, value: i32) {
+        if (level, name) == (abi::SOL_SOCKET, abi::SO_OOBINLINE) {
+            let place = if value == 0 { UrgentPlace::Apart } else { UrgentPlace::Among };
+            self.with_local(|local| local.set_urgent_place(place));
+        }
         if let (State::Stream(id, _), true) =
             (self.state.get(), (level, name) == (abi::IPPROTO_TCP as u32, abi::TCP_NODELAY))
         {
@@ -545,13 +485,17 @@ impl<N: Observed + 'static> Stream for Inet<N> {
     }
 
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        self.send(bytes, None)
+        self.send(&Outgoing::plain(bytes))
     }
 
     fn ready(&self) -> Events {
         let waits_within = match &*self.within.borrow() {
             // The peer's end is no failure: what it wrote, and that it ended, can be read.
-            Within::Connection(local) => return Events(local.ready().0 & !Events::HANG_UP.0),
+            Within::Connection(local) => {
+                let ready = local.ready();
+                let is_reset = !ready.of(Events::ERROR).is_none();
+                return if is_reset { ready } else { Events(ready.0 & !Events::HANG_UP.0) };
+            }
             Within::Listener(waiting) => Events::IN.when(waiting.is_ready()),
             Within::Nothing => Events::NONE,
         };
@@ -559,11 +503,8 @@ impl<N: Observed + 'static> Stream for Inet<N> {
             if matches!(self.state.get(), State::Listening(_)) {
                 return waits_within;
             }
-            return match self.transport {
-                // As Linux says of one that was never connected.
-                Transport::Tcp => Events::OUT.with(Events::HANG_UP),
-                Transport::Udp => Events::OUT,
-            };
+            // As Linux says of one that was never connected.
+            return Events::OUT.with(Events::HANG_UP);
         };
         let ready = self.network.with(|sockets| sockets.ready(id)).unwrap_or(Ready::ERROR);
         let has = |condition| ready.contains(condition);

@@ -1,78 +1,37 @@
-//! Sockets between processes of the family: unix(7), streams.
+//! Connections between processes of the family: unix(7), streams and packets in sequence.
 
-use super::bound::BoundAddresses;
-use super::open::{Description, Stream};
-use super::pipe::{Buffer, ReadEnd, WriteEnd};
+use super::buffer::{Buffer, UrgentPlace};
+use super::message::{Outgoing, Received, Sender};
+use super::open::Stream;
+use super::pipe::{ReadEnd, WriteEnd};
+use super::places::{LocalKind, Place, Places, Taken};
 use super::ready::{Events, Waiters};
-use super::socket::{Address, Options, Peeking, Received, Side, Socket, events};
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::rc::{Rc, Weak};
+use super::socket::{Address, Options, Peeking, Side, Socket, events};
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::task::Waker;
 use linux_raw_sys::net as abi;
-use nom_fs::{Errno, NodeId, NodeType};
-
-/// Where a listener is found.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
-    /// By the node that its path leads to.
-    Node(NodeId),
-    /// By its abstract name.
-    Name(Vec<u8>),
-    /// By its port of loopback addresses, of `AF_INET` or `AF_INET6`.
-    Port(u32, u16),
-}
-
-/// Listeners by where they are found.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    listeners: RefCell<BTreeMap<Place, Weak<Waiting>>>,
-    /// Ports that were given out to who connects within the machine.
-    ports: Cell<u16>,
-    /// Addresses of the network that sockets have.
-    pub bound: BoundAddresses,
-}
-
-impl Places {
-    /// A port of these for who connects to a listener and has none: another one each time, until all were.
-    pub fn take_port(&self, among: core::ops::Range<u16>) -> u16 {
-        let count = self.ports.get();
-        self.ports.set((count + 1) % (among.end - among.start));
-        among.start + count
-    }
-
-    /// Whether somebody listens at a place.
-    pub fn has_listener(&self, place: &Place) -> bool {
-        self.listeners.borrow().get(place).is_some_and(|listener| listener.strong_count() > 0)
-    }
-
-    /// Has somebody listen at all of these places, unless somebody does at one of them.
-    ///
-    /// # Errors
-    /// `EADDRINUSE`.
-    pub fn listen(&self, at: Vec<Place>, backlog: usize) -> Result<Rc<Waiting>, Errno> {
-        let mut places = self.listeners.borrow_mut();
-        if at.iter().any(|place| places.get(place).is_some_and(|other| other.strong_count() > 0)) {
-            return Err(Errno::EADDRINUSE);
-        }
-        let waiting = Rc::new(Waiting::default());
-        waiting.set_backlog(backlog);
-        places.extend(at.into_iter().map(|place| (place, Rc::downgrade(&waiting))));
-        Ok(waiting)
-    }
-}
+use nom_fs::{Errno, NodeType};
 
 /// Connections that wait to be accepted.
-#[derive(Default)]
 pub(crate) struct Waiting {
     pending: RefCell<VecDeque<Local>>,
     backlog: Cell<usize>,
+    /// Who listens.
+    by: Sender,
     waiters: Waiters,
 }
 
 impl Waiting {
+    /// None yet; one more than `backlog` may wait.
+    pub fn new(backlog: usize, by: Sender) -> Waiting {
+        let (pending, waiters) = Default::default();
+        Waiting { pending, backlog: Cell::new(backlog), by, waiters }
+    }
+
     /// The connection that has waited longest, and the name of who asked for it.
     pub fn take(&self) -> Option<(Local, Vec<u8>)> {
         let accepted = self.pending.borrow_mut().pop_front()?;
@@ -96,6 +55,14 @@ impl Waiting {
     }
 }
 
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        for forgotten in self.pending.take() {
+            forgotten.reset();
+        }
+    }
+}
+
 impl fmt::Debug for Waiting {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Waiting({} connections)", self.pending.borrow().len())
@@ -104,91 +71,69 @@ impl fmt::Debug for Waiting {
 
 enum State {
     New,
-    Bound(Place),
     Listening(Rc<Waiting>),
     Open { reader: Option<ReadEnd>, writer: Option<WriteEnd> },
 }
 
-/// A local stream socket.
+/// A local socket that is connected, or may be.
 pub(crate) struct Local {
     places: Rc<Places>,
+    kind: LocalKind,
     state: RefCell<State>,
+    taken: RefCell<Option<(Taken, Place)>>,
     own: RefCell<Vec<u8>>,
     peer: RefCell<Vec<u8>>,
+    /// Who is at the other end.
+    peer_is: Cell<Sender>,
     options: Options,
     waiters: Waiters,
 }
 
 impl Local {
     /// One that is connected to nothing.
-    pub fn new(places: &Rc<Places>) -> Local {
+    pub fn new(places: &Rc<Places>, kind: LocalKind) -> Local {
         Local {
             places: places.clone(),
+            kind,
             state: RefCell::new(State::New),
+            taken: RefCell::default(),
             own: RefCell::default(),
             peer: RefCell::default(),
+            peer_is: Cell::default(),
             options: Options::default(),
             waiters: Waiters::default(),
         }
     }
 
-    /// Two that are connected to each other.
-    pub fn pair(places: &Rc<Places>) -> (Local, Local) {
-        let (there, back) = (Rc::<Buffer>::default(), Rc::<Buffer>::default());
+    /// Two that are connected to each other, made by one process.
+    pub fn pair(places: &Rc<Places>, kind: LocalKind, by: Sender) -> (Local, Local) {
+        let buffer = || match kind {
+            LocalKind::Packets => Rc::new(Buffer::of_packets()),
+            _ => Rc::<Buffer>::default(),
+        };
+        let (there, back) = (buffer(), buffer());
         let open = |read: &Rc<Buffer>, written: &Rc<Buffer>| {
             let (reader, writer) = (Some(ReadEnd::new(read)), Some(WriteEnd::new(written)));
-            let local = Local::new(places);
+            let local = Local::new(places, kind);
+            local.peer_is.set(by);
             local.state.replace(State::Open { reader, writer });
             local
         };
         (open(&back, &there), open(&there, &back))
     }
 
-    /// Puts it where it is found; `place` is what its address leads to.
-    ///
-    /// # Errors
-    /// `EINVAL` if it is somewhere already; `EADDRINUSE`.
-    pub fn bind_at(&self, place: Place, name: &[u8]) -> Result<(), Errno> {
-        let mut state = self.state.borrow_mut();
-        if !matches!(*state, State::New) {
-            return Err(Errno::EINVAL);
-        }
-        let known = self.places.listeners.borrow().get(&place).and_then(Weak::upgrade);
-        if known.is_some() {
-            return Err(Errno::EADDRINUSE);
-        }
-        *state = State::Bound(place);
-        *self.own.borrow_mut() = name.to_vec();
-        Ok(())
-    }
-
-    /// Sends bytes, and descriptors with the first of them.
-    ///
-    /// # Errors
-    /// As [`Socket::send`].
-    pub fn send_with(&self, bytes: &[u8], attached: &[Rc<Description>]) -> Result<usize, Errno> {
-        match &*self.state.borrow() {
-            State::Open { writer: Some(writer), .. } => writer.buffer().write_with(bytes, attached),
-            State::Open { .. } => Err(Errno::EPIPE),
-            _ => Err(Errno::ENOTCONN),
+    /// Tells the other end that it is gone, and that what that sent may be lost.
+    pub fn reset(&self) {
+        if let State::Open { writer: Some(writer), .. } = &*self.state.borrow() {
+            writer.buffer().fail(Errno::ECONNRESET);
         }
     }
 
-    /// Receives bytes, and the descriptors that came with the first of them.
-    ///
-    /// # Errors
-    /// As [`Socket::receive`].
-    pub fn receive_with(
-        &self,
-        target: &mut [u8],
-        attached: &mut Vec<Rc<Description>>,
-    ) -> Result<Received, Errno> {
-        let count = match &*self.state.borrow() {
-            State::Open { reader: Some(reader), .. } => reader.buffer().read_with(target, attached)?,
-            State::Open { .. } => 0,
-            _ => return Err(Errno::EINVAL),
-        };
-        Ok(Received { count, from: None })
+    /// Where urgent bytes lie that come from now on.
+    pub fn set_urgent_place(&self, place: UrgentPlace) {
+        if let State::Open { reader: Some(reader), .. } = &*self.state.borrow() {
+            reader.buffer().set_urgent_place(place);
+        }
     }
 
     /// Names it, for who is told of its peer.
@@ -199,17 +144,19 @@ impl Local {
     /// Connects to who listens at a place.
     ///
     /// # Errors
-    /// `EISCONN`; `ECONNREFUSED`; `EAGAIN` if too many wait there.
-    pub fn connect_to(&self, place: &Place, name: &[u8]) -> Result<(), Errno> {
-        if matches!(*self.state.borrow(), State::Open { .. }) {
-            return Err(Errno::EISCONN);
+    /// `EISCONN`; `EINVAL` if it listens itself; `ECONNREFUSED`; `EAGAIN` if too many wait there.
+    pub fn connect_to(&self, place: &Place, name: &[u8], by: Sender) -> Result<(), Errno> {
+        match *self.state.borrow() {
+            State::Open { .. } => return Err(Errno::EISCONN),
+            State::Listening(_) => return Err(Errno::EINVAL),
+            State::New => {}
         }
-        let listener =
-            self.places.listeners.borrow().get(place).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)?;
+        let listener = self.places.listener(place)?;
         if listener.pending.borrow().len() > listener.backlog.get() {
             return Err(Errno::EAGAIN);
         }
-        let (here, there) = Local::pair(&self.places);
+        let (here, there) = Local::pair(&self.places, self.kind, by);
+        self.peer_is.set(listener.by);
         *self.state.borrow_mut() = here.state.replace(State::New);
         *self.peer.borrow_mut() = name.to_vec();
         *there.own.borrow_mut() = name.to_vec();
@@ -219,35 +166,55 @@ impl Local {
         self.waiters.wake();
         Ok(())
     }
+
+    /// Does something with the buffer that the other end reads.
+    fn with_writer<T>(&self, act: impl FnOnce(&Buffer) -> Result<T, Errno>) -> Result<T, Errno> {
+        match &*self.state.borrow() {
+            State::Open { writer: Some(writer), .. } => act(writer.buffer()),
+            State::Open { .. } => Err(Errno::EPIPE),
+            _ => Err(Errno::ENOTCONN),
+        }
+    }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
-        self.places.listeners.borrow_mut().retain(|_, waiting| waiting.strong_count() > 0);
+        let has_unread = match &*self.state.borrow() {
+            State::Open { reader: Some(reader), .. } => !reader.buffer().readable().of(Events::IN).is_none(),
+            _ => false,
+        };
+        if has_unread {
+            self.reset();
+        }
     }
 }
 
 impl Socket for Local {
     fn names(&self) -> (u32, u32, u32) {
-        (abi::AF_UNIX, abi::SOCK_STREAM, 0)
+        let kind = if self.kind == LocalKind::Packets { abi::SOCK_SEQPACKET } else { abi::SOCK_STREAM };
+        (abi::AF_UNIX, kind, 0)
     }
 
     fn bind(&self, address: &Address) -> Result<(), Errno> {
-        match address {
-            Address::Local(name) if name.first() == Some(&0) => self.bind_at(Place::Name(name.clone()), name),
-            _ => Err(Errno::EINVAL),
+        if self.taken.borrow().is_some() || !matches!(*self.state.borrow(), State::New) {
+            return Err(Errno::EINVAL);
         }
+        let (place, name) = address.place(self.kind)?;
+        let taken = self.places.take(&place, self.kind)?;
+        *self.taken.borrow_mut() = Some((taken, place));
+        *self.own.borrow_mut() = name;
+        Ok(())
     }
 
-    fn listen(&self, backlog: usize) -> Result<(), Errno> {
+    fn listen(&self, backlog: usize, by: Sender) -> Result<(), Errno> {
         let mut state = self.state.borrow_mut();
-        match &*state {
-            State::Bound(place) => {
-                let waiting = self.places.listen([place.clone()].into(), backlog)?;
+        match (&*state, &*self.taken.borrow()) {
+            (State::New, Some((_, place))) => {
+                let waiting = self.places.listen([place.clone()].into(), Waiting::new(backlog, by))?;
                 *state = State::Listening(waiting);
                 Ok(())
             }
-            State::Listening(waiting) => {
+            (State::Listening(waiting), _) => {
                 waiting.set_backlog(backlog);
                 Ok(())
             }
@@ -261,28 +228,53 @@ impl Socket for Local {
         Ok((Rc::new(accepted), Address::Local(peer)))
     }
 
-    fn connect(&self, address: &Address) -> Result<(), Errno> {
-        match address {
-            Address::Local(name) if name.first() == Some(&0) => {
-                self.connect_to(&Place::Name(name.clone()), name)
-            }
-            _ => Err(Errno::EINVAL),
-        }
+    fn connect(&self, address: &Address, by: Sender) -> Result<(), Errno> {
+        let (place, name) = address.place(self.kind)?;
+        self.places.check(&place, self.kind)?;
+        self.connect_to(&place, &name, by)
     }
 
     fn connected(&self) -> Result<(), Errno> {
         Ok(())
     }
 
-    fn send(&self, bytes: &[u8], _: Option<&Address>) -> Result<usize, Errno> {
-        self.send_with(bytes, &[])
+    fn send(&self, what: &Outgoing<'_>) -> Result<usize, Errno> {
+        if what.to.is_some() && self.kind == LocalKind::Stream {
+            let is_open = matches!(*self.state.borrow(), State::Open { .. });
+            return Err(if is_open { Errno::EISCONN } else { Errno::EOPNOTSUPP });
+        }
+        if let Some(error) = self.take_error() {
+            return Err(error);
+        }
+        self.with_writer(|buffer| buffer.write_message(what))
     }
 
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
-        if let (Peeking::Stay, State::Open { reader: Some(reader), .. }) = (peeking, &*self.state.borrow()) {
-            return Ok(Received { count: reader.buffer().peek(target)?, from: None });
+        let received = match &*self.state.borrow() {
+            State::Open { reader: Some(reader), .. } => match peeking {
+                Peeking::Stay => reader.buffer().peek(target)?,
+                Peeking::Take => reader.buffer().read_message(target)?,
+            },
+            State::Open { .. } => Received::default(),
+            _ if self.kind == LocalKind::Packets => return Err(Errno::ENOTCONN),
+            _ => return Err(Errno::EINVAL),
+        };
+        let by = received.by.or(Some(self.peer_is.get()));
+        Ok(Received { by, ..received })
+    }
+
+    fn receive_urgent(&self, target: &mut [u8], peeking: Peeking) -> Result<usize, Errno> {
+        match &*self.state.borrow() {
+            State::Open { reader: Some(reader), .. } => reader.buffer().take_urgent(target, peeking),
+            _ => Err(Errno::EINVAL),
         }
-        self.receive_with(target, &mut Vec::new())
+    }
+
+    fn is_at_urgent(&self) -> bool {
+        match &*self.state.borrow() {
+            State::Open { reader: Some(reader), .. } => reader.buffer().is_at_urgent(),
+            _ => false,
+        }
     }
 
     fn shut(&self, side: Side) -> Result<(), Errno> {
@@ -307,8 +299,19 @@ impl Socket for Local {
         }
     }
 
+    fn peer_credentials(&self) -> Option<Sender> {
+        match &*self.state.borrow() {
+            State::Open { .. } => Some(self.peer_is.get()),
+            State::Listening(waiting) => Some(waiting.by),
+            State::New => None,
+        }
+    }
+
     fn take_error(&self) -> Option<Errno> {
-        None
+        match &*self.state.borrow() {
+            State::Open { reader: Some(reader), .. } => reader.buffer().take_error(),
+            _ => None,
+        }
     }
 
     fn is_listening(&self) -> bool {
@@ -318,10 +321,6 @@ impl Socket for Local {
     fn options(&self) -> &Options {
         &self.options
     }
-
-    fn local(&self) -> Option<&Local> {
-        Some(self)
-    }
 }
 
 impl Stream for Local {
@@ -330,20 +329,22 @@ impl Stream for Local {
     }
 
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        self.send(bytes, None)
+        self.send(&Outgoing::plain(bytes))
     }
 
     fn ready(&self) -> Events {
         match &*self.state.borrow() {
-            State::New | State::Bound(_) => Events::OUT.with(Events::HANG_UP),
+            State::New => Events::OUT.with(Events::HANG_UP),
             State::Listening(waiting) => Events::IN.when(waiting.is_ready()),
             State::Open { reader, writer } => {
                 let is_finished = reader.as_ref().is_none_or(|reader| reader.buffer().is_finished());
-                let has_bytes = reader.as_ref().is_some_and(|reader| reader.buffer().len() > 0);
+                let readable = reader.as_ref().map_or(Events::NONE, |reader| reader.buffer().readable());
                 let writable = writer.as_ref().map_or(Events::OUT, |writer| writer.buffer().writable());
                 let is_gone = is_finished && !writable.of(Events::ERROR).is_none();
+                let has_bytes = !readable.of(Events::IN).is_none();
                 events(has_bytes || is_finished, !writable.of(Events::OUT).is_none(), is_finished, false)
                     .with(Events::HANG_UP.when(is_gone))
+                    .with(readable.of(Events::URGENT.with(Events::ERROR)))
             }
         }
     }
@@ -356,7 +357,7 @@ impl Stream for Local {
                 reader.iter().for_each(|reader| reader.buffer().wake(waker));
                 writer.iter().for_each(|writer| writer.buffer().wake(waker));
             }
-            _ => {}
+            State::New => {}
         }
     }
 
@@ -366,7 +367,7 @@ impl Stream for Local {
 
     fn unread(&self) -> Option<usize> {
         match &*self.state.borrow() {
-            State::Open { reader: Some(reader), .. } => Some(reader.buffer().len()),
+            State::Open { reader: Some(reader), .. } => Some(reader.buffer().unread()),
             _ => None,
         }
     }

@@ -5,25 +5,32 @@
 //! woken, be it one call of one stream, `poll`, or an interest set, which looks at nobody who was not woken.
 
 mod bound;
+mod buffer;
 pub(crate) mod calls;
 mod counter;
+mod datagrams;
 mod device;
 mod epoll;
+pub(crate) mod fifo;
 mod inet;
-pub(crate) mod local;
+mod local;
 pub(crate) mod locks;
 pub(crate) mod mapped;
+mod message;
 mod netlink;
 mod node;
 mod notice;
 mod open;
+mod options;
 mod pipe;
+pub(crate) mod places;
 pub(crate) mod ready;
 pub(crate) mod signals;
 mod socket;
 mod table;
-
+mod tcp_info;
 mod timer;
+mod udp;
 
 use crate::call::Call;
 use crate::process::Process;

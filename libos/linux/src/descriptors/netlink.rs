@@ -1,9 +1,10 @@
 //! What a program asks of the network's interfaces and addresses: netlink(7), rtnetlink(7). Everything is
 //! asked for as a whole; nothing can be changed, and nobody is told of changes.
 
+use super::message::{Outgoing, Received, Sender};
 use super::open::Stream;
 use super::ready::{Events, Waiters};
-use super::socket::{Address, Options, Peeking, Received, Side, Socket};
+use super::socket::{Address, Options, Peeking, Side, Socket};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -212,7 +213,7 @@ impl Socket for Netlink {
         if matches!(address, Address::Netlink(_)) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    fn listen(&self, _: usize) -> Result<(), Errno> {
+    fn listen(&self, _: usize, _: Sender) -> Result<(), Errno> {
         Err(Errno::EOPNOTSUPP)
     }
 
@@ -220,7 +221,7 @@ impl Socket for Netlink {
         Err(Errno::EOPNOTSUPP)
     }
 
-    fn connect(&self, address: &Address) -> Result<(), Errno> {
+    fn connect(&self, address: &Address, _: Sender) -> Result<(), Errno> {
         self.bind(address)
     }
 
@@ -228,8 +229,8 @@ impl Socket for Netlink {
         Ok(())
     }
 
-    fn send(&self, bytes: &[u8], _: Option<&Address>) -> Result<usize, Errno> {
-        let mut rest = bytes;
+    fn send(&self, what: &Outgoing<'_>) -> Result<usize, Errno> {
+        let mut rest = what.bytes;
         while rest.len() >= HEADER_BYTES {
             let len = u32::from_ne_bytes(*rest.first_chunk().expect("a header has that")) as usize;
             let question = rest.get(..len).filter(|question| question.len() >= HEADER_BYTES);
@@ -243,18 +244,18 @@ impl Socket for Netlink {
             rest = rest.get(len.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
         }
         self.waiters.wake();
-        Ok(bytes.len())
+        Ok(what.bytes.len())
     }
 
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
         let mut replies = self.replies.borrow_mut();
         let first = replies.front().ok_or(Errno::EAGAIN)?;
-        let count = first.len().min(target.len());
+        let (count, whole) = (first.len().min(target.len()), first.len());
         target[..count].copy_from_slice(&first[..count]);
         if peeking == Peeking::Take {
             replies.pop_front();
         }
-        Ok(Received { count, from: Some(Address::Netlink(0)) })
+        Ok(Received { count, whole, from: Some(Address::Netlink(0)), ..Received::default() })
     }
 
     fn shut(&self, _: Side) -> Result<(), Errno> {
@@ -288,7 +289,7 @@ impl Stream for Netlink {
     }
 
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        self.send(bytes, None)
+        self.send(&Outgoing::plain(bytes))
     }
 
     fn ready(&self) -> Events {

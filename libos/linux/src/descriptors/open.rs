@@ -1,5 +1,6 @@
 //! Open file descriptions (open(2)): what descriptors lead to, with flags and a position that they share.
 
+use super::buffer::Buffer;
 use super::epoll::Epoll;
 use super::node::OpenNode;
 use super::ready::Events;
@@ -56,6 +57,11 @@ pub(crate) trait Stream {
 
     /// It as a socket.
     fn socket(&self) -> Option<&dyn Socket> {
+        None
+    }
+
+    /// The bytes of a pipe, if it is an end of one.
+    fn pipe(&self) -> Option<&Rc<Buffer>> {
         None
     }
 

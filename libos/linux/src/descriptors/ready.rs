@@ -16,6 +16,8 @@ impl Events {
     pub const NONE: Events = Events(0);
     /// Something can be read, be it the end.
     pub const IN: Events = Events(abi::POLLIN);
+    /// An urgent byte can be received.
+    pub const URGENT: Events = Events(abi::POLLPRI);
     /// Something can be written, or would fail at once.
     pub const OUT: Events = Events(abi::POLLOUT);
     /// It failed.

@@ -1,12 +1,13 @@
-//! What all sockets have in common: addresses, options, and the calls that they take.
+//! What all sockets have in common: addresses, and the calls that they take.
 
+use super::message::{Outgoing, Received, Sender};
 use super::netlink;
 use super::open::Stream;
+pub(crate) use super::options::Options;
+use super::places::{LocalKind, Place};
 use super::ready::Events;
-use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use linux_raw_sys::net as abi;
 use nom_fs::Errno;
@@ -21,6 +22,8 @@ pub(crate) enum Address {
     Inet(SocketAddr),
     /// A path; an abstract name begins with a zero; none is empty.
     Local(Vec<u8>),
+    /// A path that was looked up, and where it led.
+    Found(Place, Vec<u8>),
     /// Of netlink: a port.
     Netlink(u32),
     /// None: `AF_UNSPEC`.
@@ -65,6 +68,20 @@ impl Address {
         }
     }
 
+    /// Where a local socket of this kind is that has it, and its name.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is not of a local socket, or none.
+    pub fn place(&self, kind: LocalKind) -> Result<(Place, Vec<u8>), Errno> {
+        match self {
+            Address::Found(place, name) => Ok((place.clone(), name.clone())),
+            Address::Local(name) if name.first() == Some(&0) => {
+                Ok((Place::Name(kind, name.clone()), name.clone()))
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
     /// What a program is told, of a socket of this domain.
     pub fn to_bytes(&self, domain: u32) -> Vec<u8> {
         match self {
@@ -76,7 +93,7 @@ impl Address {
                 bytes.extend([0; 4]);
                 bytes
             }
-            Address::Local(path) => {
+            Address::Local(path) | Address::Found(_, path) => {
                 let mut bytes = Vec::from((abi::AF_UNIX as u16).to_ne_bytes());
                 bytes.extend_from_slice(path);
                 if !path.is_empty() && path[0] != 0 {
@@ -109,15 +126,6 @@ impl Address {
     }
 }
 
-/// What was received.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Received {
-    /// Bytes that were put where they belong.
-    pub count: usize,
-    /// Whence they came, if that is not the peer.
-    pub from: Option<Address>,
-}
-
 /// Whether what is received stays to be received once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peeking {
@@ -138,6 +146,15 @@ pub(crate) enum Side {
     Both,
 }
 
+/// What becomes of a membership of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Membership {
+    /// It begins.
+    Join,
+    /// It ends.
+    Leave,
+}
+
 /// A socket. No call blocks: it says `EAGAIN`.
 pub(crate) trait Socket {
     /// `AF_*`, `SOCK_*` and the protocol.
@@ -151,7 +168,7 @@ pub(crate) trait Socket {
     ///
     /// # Errors
     /// As listen(2).
-    fn listen(&self, backlog: usize) -> Result<(), Errno>;
+    fn listen(&self, backlog: usize, by: Sender) -> Result<(), Errno>;
     /// A connection that waits.
     ///
     /// # Errors
@@ -161,7 +178,7 @@ pub(crate) trait Socket {
     ///
     /// # Errors
     /// As connect(2): `EINPROGRESS` if [`Socket::connected`] will tell.
-    fn connect(&self, address: &Address) -> Result<(), Errno>;
+    fn connect(&self, address: &Address, by: Sender) -> Result<(), Errno>;
     /// Whether the connection that was asked for is open.
     ///
     /// # Errors
@@ -171,12 +188,23 @@ pub(crate) trait Socket {
     ///
     /// # Errors
     /// As send(2).
-    fn send(&self, bytes: &[u8], to: Option<&Address>) -> Result<usize, Errno>;
+    fn send(&self, what: &Outgoing<'_>) -> Result<usize, Errno>;
     /// Receives.
     ///
     /// # Errors
     /// As recv(2).
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno>;
+    /// Receives the urgent byte (`MSG_OOB`).
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none; `EOPNOTSUPP` where there never is.
+    fn receive_urgent(&self, _target: &mut [u8], _peeking: Peeking) -> Result<usize, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Whether what is received next is behind the urgent byte (sockatmark(3)).
+    fn is_at_urgent(&self) -> bool {
+        false
+    }
     /// Shuts a side.
     ///
     /// # Errors
@@ -195,83 +223,23 @@ pub(crate) trait Socket {
     fn is_listening(&self) -> bool;
     /// Its options.
     fn options(&self) -> &Options;
-    /// It as a local one.
-    fn local(&self) -> Option<&super::local::Local> {
+    /// Who is at the other end, of connections within the family.
+    fn peer_credentials(&self) -> Option<Sender> {
         None
+    }
+    /// `struct tcp_info`, of connections of TCP.
+    fn tcp_info(&self) -> Option<Vec<u8>> {
+        None
+    }
+    /// Joins a group of receivers of what is sent to an address, or leaves it.
+    ///
+    /// # Errors
+    /// As `IP_ADD_MEMBERSHIP` in ip(7); `ENOPROTOOPT` where there are no groups.
+    fn change_membership(&self, _group: IpAddr, _change: Membership) -> Result<(), Errno> {
+        Err(Errno::ENOPROTOOPT)
     }
     /// An option was set.
     fn option_changed(&self, _level: u32, _name: u32, _value: i32) {}
-}
-
-/// Options that are remembered, each with what it is at first.
-const OPTIONS: [(u32, u32, i32); 33] = [
-    (abi::SOL_SOCKET, abi::SO_REUSEADDR, 0),
-    (abi::SOL_SOCKET, abi::SO_REUSEPORT, 0),
-    (abi::SOL_SOCKET, abi::SO_KEEPALIVE, 0),
-    (abi::SOL_SOCKET, abi::SO_BROADCAST, 0),
-    (abi::SOL_SOCKET, abi::SO_SNDBUF, 212_992),
-    (abi::SOL_SOCKET, abi::SO_RCVBUF, 212_992),
-    (abi::SOL_SOCKET, abi::SO_LINGER, 0),
-    (abi::SOL_SOCKET, abi::SO_OOBINLINE, 0),
-    (abi::SOL_SOCKET, abi::SO_PRIORITY, 0),
-    (abi::SOL_SOCKET, abi::SO_PASSCRED, 0),
-    (abi::SOL_SOCKET, abi::SO_RCVLOWAT, 1),
-    (abi::SOL_SOCKET, abi::SO_DONTROUTE, 0),
-    (abi::SOL_SOCKET, abi::SO_INCOMING_CPU, 0),
-    (abi::SOL_SOCKET, abi::SO_BUSY_POLL, 0),
-    (abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, 0),
-    (abi::IPPROTO_TCP as u32, abi::TCP_CORK, 0),
-    (abi::IPPROTO_TCP as u32, abi::TCP_KEEPIDLE, 7200),
-    (abi::IPPROTO_TCP as u32, abi::TCP_KEEPINTVL, 75),
-    (abi::IPPROTO_TCP as u32, abi::TCP_KEEPCNT, 9),
-    (abi::IPPROTO_TCP as u32, abi::TCP_DEFER_ACCEPT, 0),
-    (abi::IPPROTO_TCP as u32, abi::TCP_QUICKACK, 1),
-    (abi::IPPROTO_TCP as u32, abi::TCP_USER_TIMEOUT, 0),
-    (abi::IPPROTO_TCP as u32, abi::TCP_LINGER2, 60),
-    (abi::IPPROTO_TCP as u32, abi::TCP_MAXSEG, 1460),
-    (abi::IPPROTO_IP as u32, abi::IP_TOS, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_TTL, 64),
-    (abi::IPPROTO_IP as u32, abi::IP_MTU_DISCOVER, 1),
-    (abi::IPPROTO_IP as u32, abi::IP_RECVERR, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_BIND_ADDRESS_NO_PORT, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_UNICAST_HOPS, 64),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_TCLASS, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_RECVERR, 0),
-];
-
-/// What was set of a socket's options.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Options(RefCell<BTreeMap<(u32, u32), i32>>);
-
-impl Options {
-    /// An option that is a number.
-    ///
-    /// # Errors
-    /// `ENOPROTOOPT`.
-    pub fn get(&self, level: u32, name: u32) -> Result<i32, Errno> {
-        let default = OPTIONS.iter().find(|option| (option.0, option.1) == (level, name));
-        let (_, _, default) = default.ok_or(Errno::ENOPROTOOPT)?;
-        Ok(self.0.borrow().get(&(level, name)).copied().unwrap_or(*default))
-    }
-
-    /// Those of another, which it came from.
-    pub fn inherit(&self, from: &Options) {
-        self.0.borrow_mut().clone_from(&from.0.borrow());
-    }
-
-    /// Sets one.
-    ///
-    /// # Errors
-    /// `ENOPROTOOPT`.
-    pub fn set(&self, level: u32, name: u32, value: i32) -> Result<(), Errno> {
-        self.get(level, name)?;
-        // Linux takes twice what is asked for, and tells that.
-        let is_buffer = level == abi::SOL_SOCKET && [abi::SO_SNDBUF, abi::SO_RCVBUF].contains(&name);
-        let value = if is_buffer { value.clamp(2304, 8 << 20).saturating_mul(2) } else { value };
-        self.0.borrow_mut().insert((level, name), value);
-        Ok(())
-    }
 }
 
 /// What a socket's readiness comes to, of these.

@@ -92,9 +92,12 @@ pub const PARTS: &[&[SystemCall]] = &[
     descriptors::calls::status::ROWS,
     descriptors::calls::xattr::ROWS,
     descriptors::calls::make::ROWS,
+    descriptors::calls::messages::ROWS,
     descriptors::calls::notices::ROWS,
+    descriptors::calls::options::ROWS,
     descriptors::calls::ready::ROWS,
     descriptors::calls::sockets::ROWS,
+    descriptors::calls::splice::ROWS,
     refused::ROWS,
 ];
 

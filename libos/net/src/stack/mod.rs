@@ -9,6 +9,7 @@ mod datagrams;
 mod flows;
 mod icmp;
 mod in_place;
+mod information;
 mod moves;
 mod neighbours;
 mod pieces;
@@ -48,6 +49,7 @@ use smoltcp::wire::EthernetProtocol;
 
 pub use datagrams::DatagramError;
 pub use flows::{ConnectError, Noted};
+pub use information::FlowInformation;
 pub use moves::{AdoptError, Detached};
 pub use services::QueryId;
 pub use setup::{Dispute, Ear, Finding, Setup};

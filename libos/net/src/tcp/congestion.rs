@@ -93,6 +93,11 @@ impl Cubic {
         self.window
     }
 
+    /// Below it the window grows by what is acknowledged, once that is known.
+    pub fn threshold(&self) -> Option<u32> {
+        Some(self.threshold).filter(|threshold| *threshold != UNKNOWN)
+    }
+
     /// Whether the window still grows by what is acknowledged.
     pub fn in_slow_start(&self) -> bool {
         self.window < self.threshold

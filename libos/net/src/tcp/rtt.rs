@@ -56,6 +56,12 @@ impl Rtt {
         self.estimate.map(|(smooth, _)| smooth.get())
     }
 
+    /// The smoothed round-trip time and its variation, once there is a sample.
+    pub fn estimate(&self) -> Option<(Duration, Duration)> {
+        let (smooth, variation) = self.estimate?;
+        Some((Duration::from_nanos(smooth.get()), Duration::from_nanos(variation)))
+    }
+
     /// The timeout to wait now. Where round trips hardly vary, the next may yet be longer by what a peer
     /// delays an acknowledgement, however long they are: half of the shortest timeout is left for that
     /// (rule 2.3's G).

@@ -170,9 +170,12 @@ fn forwards(page: &mut Page, forwards: &ForwardCounts) {
 /// A metric of each activity: its name, what it says, and how much that is.
 type OfActivity = (&'static str, &'static str, fn(&Account) -> u64);
 
-const OF_ACTIVITIES: [OfActivity; 10] = [
+const OF_ACTIVITIES: [OfActivity; 11] = [
     ("core_nanoseconds_total", "Time of cores that it took.", |account| account.core_ns),
     ("requests_total", "Requests answered.", |account| account.consumption.requests),
+    ("latency_nanoseconds_total", "Time that they took, as clients see it, all together.", |account| {
+        account.latency_ns
+    }),
     ("answered_bytes_total", "Bytes of answers.", |account| account.consumption.traffic.answered_bytes),
     ("received_bytes_total", "Bytes of frames that came.", |account| {
         account.consumption.traffic.received_bytes

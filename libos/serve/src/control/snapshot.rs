@@ -15,6 +15,7 @@ use nom_port::world::Clock;
 use nom_rt::event_loop::Statistics;
 use nom_rt::handle::Handle;
 use nom_rt::rest::Mode;
+use nom_service::Activity;
 use nom_service::Earned;
 use nom_service::Metrics;
 use nom_service::Service;
@@ -28,6 +29,8 @@ pub(super) type Counts = Vec<(&'static str, u64)>;
 pub(crate) struct Account {
     pub name: String,
     pub core_ns: u64,
+    /// How long its requests took, all together.
+    pub latency_ns: u64,
     pub consumption: Consumption,
 }
 
@@ -83,17 +86,27 @@ impl Snapshot {
         let (received, sent) = stack.tallies();
         let mut driver = Vec::new();
         stack.nic().nic().counters(&mut |name, count| driver.push((name, count)));
+        let taken_ns = |stack: &mut Measured<N, C>, number: usize| {
+            stack.nic().stopwatch().map_or(0, |stopwatch| stopwatch.taken_ns(Activity(number as u32)))
+        };
         let (requests, latencies) = stack
             .nic()
             .stopwatch()
             .map(|stopwatch| (stopwatch.requests(), stopwatch.latencies()))
             .unwrap_or_default();
-        let activities = stack.nic().payers().map_or_else(Vec::new, |payers| {
+        let mut activities = stack.nic().payers().map_or_else(Vec::new, |payers| {
             let accounts = payers.rules().names().zip(payers.records());
-            let account =
-                |(name, consumption): (&str, _)| Account { name: name.to_owned(), core_ns: 0, consumption };
+            let account = |(name, consumption): (&str, _)| Account {
+                name: name.to_owned(),
+                core_ns: 0,
+                latency_ns: 0,
+                consumption,
+            };
             accounts.map(account).collect()
         });
+        for (number, account) in activities.iter_mut().enumerate() {
+            account.latency_ns = taken_ns(stack, number);
+        }
         Snapshot {
             servers: 1,
             activities,
@@ -195,6 +208,7 @@ impl Snapshot {
         } else {
             for (account, more) in self.activities.iter_mut().zip(&other.activities) {
                 account.core_ns += more.core_ns;
+                account.latency_ns += more.latency_ns;
                 account.consumption += more.consumption;
             }
         }

@@ -37,6 +37,7 @@ pub(crate) fn status(second: u64) -> Status {
         cost_per_second: 3.5,
         profit: 3.5 * second as f64,
         solvency: Solvency::default(),
+        activities: Vec::new(),
     }
 }
 
@@ -89,6 +90,52 @@ fn a_report_becomes_figures() {
           32.0 Mbit/s in; latency 399 us mean, 800 us p99; jitter 121 us; profit 3.50 $/s: 7.00 paid, 3.50 \
           owed; so far 7.00 $"]
     );
+}
+
+/// What gold and others have consumed after so many seconds.
+fn activities(second: u64) -> Vec<Activity> {
+    let of = |name: &str, share: u64| Activity {
+        name: name.into(),
+        at_ns: second * 1_000_000_000,
+        core_ns: 250_000_000 * share * second,
+        requests: 1_000 * share * second,
+        latency_ns: 400_000_000 * share * second,
+        received_bytes: 125_000 * share * second,
+        sent_bytes: 1_250_000 * share * second,
+        connections: share,
+        memory_bytes: share << 20,
+        cost: 0.5 * (share * second) as f64,
+        profit: 1.25 * (share * second) as f64,
+    };
+    vec![of("gold", 2), of("others", 0)]
+}
+
+#[test]
+fn each_activity_has_a_row_of_what_it_took() {
+    let mut model = shop();
+    model.apply(Update::Prices(prices(3, 10.0, 0.0)), at(1));
+    let tell = |model: &mut Model, second, of| {
+        model.apply(fresh(Status { activities: activities(of), ..status(second) }), at(second));
+        let view = model.view(at(second));
+        view.applications[0]
+            .figures
+            .iter()
+            .find(|figure| figure.label == "gold")
+            .map(|gold| gold.value.clone())
+    };
+    assert_eq!(tell(&mut model, 2, 2), None, "a rate takes two looks");
+    let said = "0.500 cores, 2,000 requests/s, 400 us mean, 20.0 Mbit/s out, 2.00 Mbit/s in, 2 clients, \
+                2.00 MiB, 1.00 $/s owed, 2.50 $/s profit";
+    assert_eq!(tell(&mut model, 3, 4).as_deref(), Some(said));
+    // The next report is of the same second of them.
+    assert_eq!(tell(&mut model, 4, 4).as_deref(), Some(said));
+    assert_eq!(
+        value(&model.view(at(4)), "others"),
+        "0.000 cores, 0 requests/s, - mean, 0 bit/s out, 0 bit/s in, \
+                0 clients, 0 MiB, 0 $/s owed, 0 $/s profit"
+    );
+    assert!(model.view(at(4)).lines(at(4))[0].contains("; gold 0.500 cores"));
+    assert_eq!(tell(&mut model, 5, 1), None, "it was started again");
 }
 
 #[test]

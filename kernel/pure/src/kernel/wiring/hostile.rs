@@ -36,6 +36,43 @@ fn a_flood_of_blocked_accesses_ends_and_fills_no_log() {
     assert!(fault(&mut world, number) && fault(&mut world, number));
 }
 
+/// An owner may bind more interrupts than the kernel takes back in as long as one may have it: those of one
+/// core are a piece, when the device is released, and when its owner ends.
+#[test]
+fn interrupts_are_taken_back_core_by_core() {
+    for ends in [false, true] {
+        let (mut world, number) = with_device(Unit::Vtd);
+        drive(&mut world);
+        assert_eq!(world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Some(Ok(1)));
+        while world.kernel.cores[1].current != Some(app(0)) {
+            world.pass(1, 1_000_000);
+        }
+        assert_eq!(world.call(1, Syscall::InterruptBind, &[0, 1, 6]), Some(Ok(0)));
+        if ends {
+            world.kernel.end_application(app(0), ApplicationState::Faulted, 137);
+        }
+        let mut piece = || {
+            let begin = world.borders[0].rip;
+            if ends {
+                world.kernel.take_back();
+            } else {
+                world.call_once(0, Syscall::DeviceRelease, &[0]);
+                world.borders[0].rip = begin;
+            }
+            [on(0), on(1)].map(|core| world.kernel.cores[core].vectors.0.iter().flatten().count())
+        };
+        assert_eq!([piece(), piece()], [[0, 1], [0, 0]], "ends: {ends}");
+        assert!(world.kernel.devices.owner(0).is_some(), "the device itself is the next piece");
+        let address = world.kernel.machine.hardware.pci.get(number).half(4);
+        assert_ne!(address, 0, "and is on until then");
+        while ends && world.kernel.take_back() {}
+        if !ends {
+            assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
+        }
+        assert_eq!(world.kernel.devices.owner(0), None);
+    }
+}
+
 /// Whom the interrupts of blocked accesses hit pays nothing for them, in cycles and in its turn.
 #[test]
 fn what_a_flood_costs_is_its_owners() {

@@ -1,7 +1,7 @@
 //! What a server that earns needs of the machine: posted prices, what it holds, and `priced` to report to.
 
 use core::sync::atomic::Ordering::Relaxed;
-use nom_earn::{Audience, Held, Report, Solvency};
+use nom_earn::{ActivityReport, Audience, Held, Report, Solvency};
 use nom_economy::prices::Refusal;
 use nom_rt::poller::{Poller, Progress};
 use nom_sys::abi::board::Prices;
@@ -43,18 +43,28 @@ pub(crate) fn priced() -> (Voice, Option<Ear>) {
     }
 }
 
+impl Voice {
+    fn say(&mut self, message: &[u8]) {
+        let Some((channel, producer)) = &mut self.0 else { return };
+        if producer.push(message).is_ok() && producer.consumer_waits() {
+            // The channel is there as long as this program.
+            let _ = channel.notify();
+        }
+    }
+}
+
 impl Audience for Voice {
     /// A full ring loses the report: `priced` has fallen behind, and the next one has the sums.
     fn report(&mut self, report: &Report, solvency: &Solvency) {
-        let Some((channel, producer)) = &mut self.0 else { return };
         let mut message = [0; size_of::<Report>() + size_of::<Solvency>()];
         let (head, tail) = message.split_at_mut(size_of::<Report>());
         head.copy_from_slice(report.as_bytes());
         tail.copy_from_slice(solvency.as_bytes());
-        if producer.push(&message).is_ok() && producer.consumer_waits() {
-            // The channel is there as long as this program.
-            let _ = channel.notify();
-        }
+        self.say(&message);
+    }
+
+    fn activities(&mut self, activities: &[ActivityReport]) {
+        activities.iter().for_each(|own| self.say(own.as_bytes()));
     }
 
     fn refused(&mut self, refusal: &Refusal) {

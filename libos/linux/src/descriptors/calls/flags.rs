@@ -8,6 +8,9 @@ use linux_raw_sys::general as abi;
 use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
 use nom_fs::{Durable, Errno};
 
+/// asm/sockios.h: whether what is received next is behind the urgent byte.
+const SIOCATMARK: u32 = 0x8905;
+
 /// Flags that `F_SETFL` changes.
 const CHANGEABLE: u32 = abi::O_APPEND | abi::O_NONBLOCK | abi::O_DIRECT | abi::O_NOATIME | abi::FASYNC;
 
@@ -30,7 +33,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "ioctl",
         &["descriptor", "request", "argument"],
         request,
-        "FIONBIO, FIONREAD, FIOCLEX, FIONCLEX; nothing is a terminal (ENOTTY)",
+        "FIONBIO, FIONREAD, FIOCLEX, FIONCLEX, SIOCATMARK; nothing is a terminal (ENOTTY)",
     ),
     SystemCall::complete(abi::__NR_fsync, "fsync", &["descriptor"], |call| make_durable(call, Durable::All)),
     SystemCall::complete(abi::__NR_fdatasync, "fdatasync", &["descriptor"], |call| {
@@ -141,7 +144,7 @@ fn control(call: &Call<'_>) -> Result<u64, Errno> {
         command if super::locks::is_command(command) => super::locks::record(call, &description, command),
         abi::F_GETOWN | abi::F_SETOWN => Ok(0),
         abi::F_ADD_SEALS | abi::F_GET_SEALS => Err(Errno::EINVAL),
-        abi::F_GETPIPE_SZ | abi::F_SETPIPE_SZ => Ok(crate::descriptors::pipe::PIPE_BYTES as u64),
+        abi::F_GETPIPE_SZ | abi::F_SETPIPE_SZ => Ok(crate::descriptors::buffer::PIPE_BYTES as u64),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -164,6 +167,10 @@ fn request(call: &Call<'_>) -> Result<u64, Errno> {
                 _ => None,
             };
             call.memory().write_value(argument, &(unread.ok_or(Errno::ENOTTY)? as u32)).map(|()| 0)
+        }
+        SIOCATMARK => {
+            let is_at = description.socket().map_err(|_| Errno::ENOTTY)?.is_at_urgent();
+            call.memory().write_value(argument, &i32::from(is_at)).map(|()| 0)
         }
         FIOCLEX => descriptors.set_on_exec(call.int(0), OnExec::Close).map(|()| 0),
         FIONCLEX => descriptors.set_on_exec(call.int(0), OnExec::Keep).map(|()| 0),

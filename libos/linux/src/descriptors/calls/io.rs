@@ -36,9 +36,6 @@ pub(crate) const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_pwritev, "pwritev", VECTOR_AT, |call| pieces_at(call, Way::Write)),
     SystemCall::complete(abi::__NR_lseek, "lseek", &["descriptor", "offset", "whence"], seek),
     SystemCall::complete(abi::__NR_sendfile, "sendfile", &["to", "from", "offset", "count"], send_file),
-    SystemCall::refused(abi::__NR_splice, "splice", "programs read and write instead"),
-    SystemCall::refused(abi::__NR_tee, "tee", "programs read and write instead"),
-    SystemCall::refused(abi::__NR_copy_file_range, "copy_file_range", "programs read and write instead"),
 ];
 
 /// Which way bytes go.

@@ -1,13 +1,17 @@
 //! The system calls about descriptors.
 
+mod control;
 pub(crate) mod flags;
 pub(crate) mod io;
 pub(crate) mod locks;
 pub(crate) mod make;
+pub(crate) mod messages;
 pub(crate) mod notices;
+pub(crate) mod options;
 pub(crate) mod paths;
 pub(crate) mod ready;
 pub(crate) mod sockets;
+pub(crate) mod splice;
 pub(crate) mod status;
 pub(crate) mod xattr;
 

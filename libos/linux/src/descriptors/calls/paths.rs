@@ -4,7 +4,8 @@ use super::{directory, get, path, with_vfs};
 use crate::call::Call;
 use crate::descriptors::device::{Device, DeviceKind};
 use crate::descriptors::node::OpenNode;
-use crate::descriptors::open::{Description, Object};
+use crate::descriptors::open::{Description, Object, Stream};
+use crate::descriptors::ready::until_ready;
 use crate::descriptors::table::OnExec;
 use crate::table::SystemCall;
 use alloc::rc::Rc;
@@ -175,12 +176,21 @@ fn open_with(call: &Call<'_>, descriptor: i32, index: usize, flags: u32, mode: u
             let device = Device::new(DeviceKind::of_number(number)?, Some(held));
             Description::new(Object::Stream(Rc::new(device)), kept)
         }
-        (_, NodeType::Fifo, _) if !is_path => return Err(Errno::ENXIO),
+        (_, NodeType::Fifo, _) if !is_path => open_fifo(call, held, kept)?,
         _ => Description::new(Object::Node(Rc::new(held)), kept),
     };
     let on_exec = OnExec::closes_if(flags & abi::O_CLOEXEC);
     let descriptors = call.process().descriptors.borrow().clone();
     descriptors.add(description, on_exec).map(|descriptor| descriptor as u64)
+}
+
+/// Opens a pipe that has a name: who does not say otherwise waits for somebody at the other end.
+fn open_fifo(call: &Call<'_>, held: OpenNode, flags: u32) -> Result<Rc<Description>, Errno> {
+    let end = Rc::new(call.family().fifos.open(held, flags)?);
+    if flags & abi::O_NONBLOCK == 0 {
+        call.block_on(until_ready(|| end.partner(), |waker| end.wake(waker)))??;
+    }
+    Ok(Description::new(Object::Stream(end), flags))
 }
 
 fn make_directory(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> {

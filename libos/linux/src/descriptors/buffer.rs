@@ -1,0 +1,399 @@
+//! Bytes on their way from who writes to who reads: of a pipe, or one way of a connection.
+
+use super::message::{Outgoing, Received, Sender};
+use super::open::Description;
+use super::ready::{Events, Waiters};
+use super::socket::Peeking;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::ops::Range;
+use core::task::Waker;
+use nom_fs::Errno;
+
+/// Bytes that a pipe takes.
+pub(crate) const PIPE_BYTES: usize = 64 << 10;
+/// Writes of at most so many bytes go wholly or not at all.
+const ATOMIC_BYTES: usize = 4096;
+/// Bytes of packets that wait, and of the largest with its head, as on Linux (`net.core.wmem_default`).
+const PACKETS_BYTES: usize = 212_992;
+const PACKET_HEAD: usize = 32;
+
+/// What goes along with bytes of these numbers.
+#[derive(Debug)]
+struct Attached {
+    bytes: Range<u64>,
+    descriptors: Vec<Rc<Description>>,
+    by: Option<Sender>,
+}
+
+/// The byte that was sent as urgent last (tcp(7), "Sockets API"): its number, and it itself, unless it lies
+/// among the others or was received.
+#[derive(Clone, Copy, Debug)]
+struct Urgent {
+    at: u64,
+    byte: Option<u8>,
+}
+
+/// Where urgent bytes lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum UrgentPlace {
+    /// Apart from the others.
+    #[default]
+    Apart,
+    /// Among the others: `SO_OOBINLINE`.
+    Among,
+}
+
+/// Bytes on their way, and how many have each end.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    bytes: RefCell<VecDeque<u8>>,
+    /// How many were taken out so far.
+    taken: Cell<u64>,
+    /// What goes along with some of the bytes, in order.
+    attached: RefCell<VecDeque<Attached>>,
+    /// The lengths of packets, if these are no stream.
+    packets: Option<RefCell<VecDeque<usize>>>,
+    urgent: Cell<Option<Urgent>>,
+    /// Where urgent bytes lie.
+    urgent_place: Cell<UrgentPlace>,
+    /// Why nothing more comes, which is told once, behind all bytes.
+    error: Cell<Option<Errno>>,
+    readers: Cell<u32>,
+    writers: Cell<u32>,
+    waiters: Waiters,
+}
+
+impl Buffer {
+    /// One whose reads and writes are whole packets.
+    pub fn of_packets() -> Buffer {
+        Buffer { packets: Some(RefCell::default()), ..Buffer::default() }
+    }
+
+    /// Whether there is something to be read.
+    fn has_any(&self) -> bool {
+        match &self.packets {
+            Some(packets) => !packets.borrow().is_empty(),
+            None => !self.bytes.borrow().is_empty(),
+        }
+    }
+
+    /// What reading says when nothing is there.
+    fn nothing_there(&self, target: &[u8]) -> Result<usize, Errno> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        if self.writers.get() == 0 || target.is_empty() && self.packets.is_none() {
+            Ok(0)
+        } else {
+            Err(Errno::EAGAIN)
+        }
+    }
+
+    /// Takes bytes out.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there are none, and somebody may still write; why nobody will, once.
+    pub fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
+        // What went along with them is closed.
+        self.read_message(target).map(|received| received.count)
+    }
+
+    /// Takes bytes out, and what goes along with one of them: behind the bytes that were put in with that, no
+    /// more are taken (unix(7), "Ancillary messages"). Of a packet, what there is no room for is lost.
+    ///
+    /// # Errors
+    /// As [`Buffer::read`].
+    pub fn read_message(&self, target: &mut [u8]) -> Result<Received, Errno> {
+        if !self.has_any() {
+            return self.nothing_there(target).map(Received::bytes);
+        }
+        let whole = self.next_len(target.len());
+        let (taken, mut received) = (self.taken.get(), Received::bytes(whole.min(target.len())));
+        received.whole = whole;
+        let is_of_these = |first: &mut Attached| first.bytes.start < taken + whole.max(1) as u64;
+        let first = self.attached.borrow_mut().pop_front_if(is_of_these);
+        if let Some(Attached { bytes, descriptors, by }) = first {
+            (received.attached, received.by) = (descriptors, by);
+            if self.packets.is_none() {
+                received.count = received.count.min((bytes.end - taken) as usize);
+                received.whole = received.count;
+            }
+        }
+        let mut bytes = self.bytes.borrow_mut();
+        for (to, from) in target.iter_mut().zip(bytes.drain(..received.whole)) {
+            *to = from;
+        }
+        drop(bytes);
+        if let Some(packets) = &self.packets {
+            packets.borrow_mut().pop_front();
+        }
+        if self.urgent.get().is_some_and(|urgent| urgent.at <= taken) {
+            // It is passed.
+            self.urgent.set(None);
+        }
+        self.taken.update(|taken| taken + received.whole as u64);
+        self.waiters.wake();
+        Ok(received)
+    }
+
+    /// Copies bytes, which stay.
+    ///
+    /// # Errors
+    /// As [`Buffer::read`].
+    pub fn peek(&self, target: &mut [u8]) -> Result<Received, Errno> {
+        if !self.has_any() {
+            return self.nothing_there(target).map(Received::bytes);
+        }
+        let whole = self.next_len(target.len());
+        let bytes = self.bytes.borrow();
+        for (to, from) in target.iter_mut().zip(bytes.iter().take(whole)) {
+            *to = *from;
+        }
+        let (start, mut received) = (self.taken.get(), Received::bytes(whole.min(target.len())));
+        received.whole = whole;
+        if let Some(first) = self.attached.borrow().front().filter(|first| first.bytes.start == start) {
+            (received.attached, received.by) = (first.descriptors.clone(), first.by);
+        }
+        Ok(received)
+    }
+
+    /// Bytes that one call reads at most: a packet, or what is there, up to the urgent mark.
+    fn next_len(&self, room: usize) -> usize {
+        if let Some(packets) = &self.packets {
+            return packets.borrow().front().copied().unwrap_or(0);
+        }
+        let len = self.bytes.borrow().len().min(room);
+        match self.urgent.get() {
+            Some(Urgent { at, .. }) if at > self.taken.get() => len.min((at - self.taken.get()) as usize),
+            _ => len,
+        }
+    }
+
+    /// Puts bytes in.
+    ///
+    /// # Errors
+    /// `EPIPE` if nobody reads; `EAGAIN` if there is no room.
+    pub fn write(&self, source: &[u8]) -> Result<usize, Errno> {
+        self.write_message(&Outgoing::plain(source))
+    }
+
+    /// Puts bytes in, with what goes along with them.
+    ///
+    /// # Errors
+    /// As [`Buffer::write`]; `EMSGSIZE` for a packet that is too long, `EOPNOTSUPP` for an urgent one.
+    pub fn write_message(&self, what: &Outgoing<'_>) -> Result<usize, Errno> {
+        if self.readers.get() == 0 {
+            return Err(Errno::EPIPE);
+        }
+        let count = self.room_for(what.bytes.len())?;
+        if what.is_urgent && self.packets.is_some() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let mut bytes = self.bytes.borrow_mut();
+        let at = self.taken.get() + bytes.len() as u64;
+        if (count > 0 || self.packets.is_some()) && (what.is_signed || !what.attached.is_empty()) {
+            let end = at + count.max(1) as u64;
+            let (descriptors, by) = (what.attached.to_vec(), what.is_signed.then_some(what.by));
+            self.attached.borrow_mut().push_back(Attached { bytes: at..end, descriptors, by });
+        }
+        let is_urgent = what.is_urgent && count == what.bytes.len() && count > 0;
+        let apart = usize::from(is_urgent && self.urgent_place.get() == UrgentPlace::Apart);
+        bytes.extend(&what.bytes[..count - apart]);
+        if is_urgent {
+            let byte = what.bytes.last().copied().filter(|_| apart > 0);
+            self.urgent.set(Some(Urgent { at: at + count as u64 - 1, byte }));
+        }
+        drop(bytes);
+        if let Some(packets) = &self.packets {
+            packets.borrow_mut().push_back(count);
+        }
+        self.waiters.wake();
+        Ok(count)
+    }
+
+    /// How many of so many bytes can be put in.
+    fn room_for(&self, wanted: usize) -> Result<usize, Errno> {
+        let held = self.bytes.borrow().len();
+        if let Some(packets) = &self.packets {
+            if wanted > PACKETS_BYTES - PACKET_HEAD {
+                return Err(Errno::EMSGSIZE);
+            }
+            let costs = held + packets.borrow().len() * PACKET_HEAD;
+            return if costs >= PACKETS_BYTES { Err(Errno::EAGAIN) } else { Ok(wanted) };
+        }
+        let room = PIPE_BYTES.saturating_sub(held);
+        let is_whole = wanted <= ATOMIC_BYTES;
+        if wanted > 0 && (room == 0 || is_whole && room < wanted) {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(room.min(wanted))
+    }
+
+    /// Bytes that there is room for.
+    pub fn room(&self) -> usize {
+        PIPE_BYTES.saturating_sub(self.len())
+    }
+
+    /// Takes the urgent byte, or looks at it.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none apart from the others.
+    pub fn take_urgent(&self, target: &mut [u8], peeking: Peeking) -> Result<usize, Errno> {
+        let urgent = self.urgent.get().ok_or(Errno::EINVAL)?;
+        let byte = urgent.byte.ok_or(Errno::EINVAL)?;
+        if peeking == Peeking::Take {
+            self.urgent.set(Some(Urgent { byte: None, ..urgent }));
+        }
+        target.first_mut().map_or(Ok(0), |to| {
+            *to = byte;
+            Ok(1)
+        })
+    }
+
+    /// Whether what is read next is behind the urgent byte, or that itself.
+    pub fn is_at_urgent(&self) -> bool {
+        self.urgent.get().is_some_and(|urgent| urgent.at == self.taken.get())
+    }
+
+    /// Where urgent bytes lie that come from now on.
+    pub fn set_urgent_place(&self, place: UrgentPlace) {
+        self.urgent_place.set(place);
+    }
+
+    /// Nothing more comes, for this reason.
+    pub fn fail(&self, error: Errno) {
+        self.error.set(Some(error));
+        self.waiters.wake();
+    }
+
+    /// Why nothing more comes, if nobody was told yet.
+    pub fn take_error(&self) -> Option<Errno> {
+        self.error.take()
+    }
+
+    /// Bytes in it.
+    pub fn len(&self) -> usize {
+        self.bytes.borrow().len()
+    }
+
+    /// Bytes that can be read: of packets, the first one's.
+    pub fn unread(&self) -> usize {
+        match &self.packets {
+            Some(packets) => packets.borrow().front().copied().unwrap_or(0),
+            None => self.len(),
+        }
+    }
+
+    /// What who reads can do.
+    pub fn readable(&self) -> Events {
+        let is_urgent = self.urgent.get().is_some_and(|urgent| urgent.byte.is_some());
+        let error = self.error.get().is_some();
+        Events::IN
+            .when(self.has_any() || error)
+            .with(Events::HANG_UP.when(self.writers.get() == 0))
+            .with(Events::URGENT.when(is_urgent))
+            .with(Events::ERROR.when(error))
+    }
+
+    /// What who writes can do.
+    pub fn writable(&self) -> Events {
+        let is_over = self.readers.get() == 0;
+        let has_room = match &self.packets {
+            Some(_) => self.room_for(0).is_ok(),
+            None => PIPE_BYTES.saturating_sub(self.len()) >= ATOMIC_BYTES,
+        };
+        Events::OUT.when(has_room || is_over).with(Events::ERROR.when(is_over))
+    }
+
+    /// Wakes when that may have changed.
+    pub fn wake(&self, waker: &Waker) {
+        self.waiters.add(waker);
+    }
+
+    /// Whether nobody writes any more.
+    pub fn is_finished(&self) -> bool {
+        self.writers.get() == 0
+    }
+
+    /// Whether nobody reads any more.
+    pub fn is_unread(&self) -> bool {
+        self.readers.get() == 0
+    }
+
+    /// One more or one less reads.
+    pub(super) fn count_readers(&self, change: i32) {
+        self.readers.update(|count| count.saturating_add_signed(change));
+        self.waiters.wake();
+    }
+
+    /// One more or one less writes.
+    pub(super) fn count_writers(&self, change: i32) {
+        self.writers.update(|count| count.saturating_add_signed(change));
+        self.waiters.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pipe::pipe;
+    use super::*;
+    use linux_raw_sys::general::O_RDONLY;
+
+    #[test]
+    fn what_goes_along_comes_with_its_bytes_and_no_later_ones() {
+        let (reader, writer) = pipe();
+        let passed = Description::of(pipe().0, O_RDONLY);
+        let with = |bytes: &'static [u8], attached: &[Rc<Description>]| {
+            writer.buffer().write_message(&Outgoing { attached, ..Outgoing::plain(bytes) }).expect("room")
+        };
+        with(b"ab", &[]);
+        with(b"cd", core::slice::from_ref(&passed));
+        with(b"ef", &[passed.clone(), passed.clone()]);
+        assert_eq!(Rc::strong_count(&passed), 4);
+        let mut bytes = [0; 16];
+        let received = reader.buffer().read_message(&mut bytes).expect("bytes");
+        assert_eq!((&bytes[..received.count], received.attached.len()), (&b"abcd"[..], 1));
+        drop(received);
+        assert_eq!(reader.buffer().read(&mut [0; 1]), Ok(1));
+        assert_eq!(Rc::strong_count(&passed), 1, "what nobody asked for is closed");
+        assert_eq!(reader.buffer().read(&mut [0; 9]), Ok(1));
+    }
+
+    #[test]
+    fn packets_are_read_whole_or_cut_and_may_be_empty() {
+        let buffer = Buffer::of_packets();
+        buffer.count_readers(1);
+        buffer.count_writers(1);
+        for packet in [&b"first"[..], b"", b"third"] {
+            buffer.write(packet).expect("room");
+        }
+        let mut target = [0; 3];
+        let mut read = || buffer.read_message(&mut target).map(|received| (received.count, received.whole));
+        assert_eq!(read().ok(), Some((3, 5)));
+        assert_eq!(read().ok(), Some((0, 0)));
+        assert_eq!(read().ok(), Some((3, 5)));
+        assert_eq!(read().err(), Some(Errno::EAGAIN));
+        assert_eq!(buffer.write(&[0; PACKETS_BYTES]), Err(Errno::EMSGSIZE));
+    }
+
+    #[test]
+    fn the_urgent_byte_lies_apart_and_reading_stops_before_it() {
+        let (reader, writer) = pipe();
+        let urgent = Outgoing { is_urgent: true, ..Outgoing::plain(b"ab!") };
+        writer.buffer().write_message(&urgent).expect("room");
+        writer.buffer().write(b"cd").expect("room");
+        let (buffer, mut bytes) = (reader.buffer(), [0; 16]);
+        assert_eq!(buffer.readable().of(Events::URGENT), Events::URGENT);
+        assert_eq!((buffer.is_at_urgent(), buffer.read(&mut bytes)), (false, Ok(2)));
+        assert_eq!((buffer.is_at_urgent(), buffer.take_urgent(&mut bytes, Peeking::Take)), (true, Ok(1)));
+        assert_eq!((bytes[0], buffer.take_urgent(&mut bytes, Peeking::Take)), (b'!', Err(Errno::EINVAL)));
+        assert_eq!((buffer.read(&mut bytes), &bytes[..2]), (Ok(2), &b"cd"[..]));
+        buffer.set_urgent_place(UrgentPlace::Among);
+        writer.buffer().write_message(&urgent).expect("room");
+        assert_eq!((buffer.read(&mut bytes), buffer.is_at_urgent()), (Ok(2), true));
+        assert_eq!((buffer.read(&mut bytes), bytes[0]), (Ok(1), b'!'));
+    }
+}

@@ -1,0 +1,183 @@
+//! Control data of messages (cmsg(3)): what goes along with the bytes.
+
+use super::get;
+use super::make::add;
+use crate::call::Call;
+use crate::descriptors::message::{Received, Sender};
+use crate::descriptors::open::Description;
+use crate::descriptors::socket::Socket;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use linux_raw_sys::general::O_CLOEXEC;
+use linux_raw_sys::net as abi;
+use nom_fs::Errno;
+
+/// Bytes before the contents of one, and most bytes of all.
+const HEAD: u64 = 16;
+const CONTROL_MAX: u64 = 20_480;
+/// Every one begins at a multiple of that.
+const ALIGNMENT: u64 = 8;
+/// Most descriptors that go along with a message.
+const RIGHTS_MAX: u64 = 253;
+/// The interfaces, as netlink tells them: the loopback, and that of the application's device.
+const LOOPBACK: u32 = 1;
+const DEVICE: u32 = 2;
+
+/// What is said of a message that is sent.
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    /// Descriptors that go along: those of each `SCM_RIGHTS`.
+    pub attached: Vec<Rc<Description>>,
+    /// Who the sender says that it is: `SCM_CREDENTIALS`.
+    pub by: Option<Sender>,
+}
+
+/// Level and type, as one word.
+fn kind(level: u32, kind: u32) -> u64 {
+    u64::from(level) | u64::from(kind) << 32
+}
+
+/// Reads what a program says of a message that it sends.
+pub(super) fn read(call: &Call<'_>, socket: &dyn Socket, at: u64, len: u64) -> Result<Control, Errno> {
+    let mut control = Control::default();
+    let is_local = socket.names().0 == abi::AF_UNIX;
+    let mut next = 0;
+    while at != 0 && next + HEAD <= len.min(CONTROL_MAX) {
+        let [bytes, what]: [u64; 2] = call.memory().read_value(at + next)?;
+        if bytes < HEAD || bytes > len - next {
+            return Err(Errno::EINVAL);
+        }
+        let contents = at + next + HEAD;
+        if what == kind(abi::SOL_SOCKET, abi::SCM_RIGHTS) && is_local {
+            read_rights(call, contents, (bytes - HEAD) / 4, &mut control.attached)?;
+        } else if what == kind(abi::SOL_SOCKET, abi::SCM_CREDENTIALS) && is_local {
+            control.by = Some(read_credentials(call, contents, bytes - HEAD)?);
+        } else if what as u32 == abi::SOL_SOCKET {
+            return Err(Errno::EINVAL);
+        }
+        next += bytes.next_multiple_of(ALIGNMENT);
+    }
+    Ok(control)
+}
+
+fn read_rights(
+    call: &Call<'_>,
+    at: u64,
+    count: u64,
+    attached: &mut Vec<Rc<Description>>,
+) -> Result<(), Errno> {
+    if attached.len() as u64 + count > RIGHTS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    for index in 0..count {
+        attached.push(get(call, call.memory().read_value::<i32>(at + 4 * index)?)?);
+    }
+    Ok(())
+}
+
+/// Root may say that it is anybody, others who they are.
+fn read_credentials(call: &Call<'_>, at: u64, len: u64) -> Result<Sender, Errno> {
+    if len != 12 {
+        return Err(Errno::EINVAL);
+    }
+    let [process, user, group]: [u32; 3] = call.memory().read_value(at)?;
+    let said = Sender { process, user, group };
+    let is_root = call.process().view.borrow().credentials.is_root();
+    if !is_root && said != super::sockets::sender(call) {
+        return Err(Errno::EPERM);
+    }
+    if call.family().process(process).is_none() {
+        return Err(Errno::ESRCH);
+    }
+    Ok(said)
+}
+
+/// Where control data is put: what is left of it.
+struct Room {
+    at: u64,
+    used: u64,
+    len: u64,
+    flags: u32,
+}
+
+impl Room {
+    /// Puts one more there, cut if there is no room for all of it.
+    fn put(&mut self, call: &Call<'_>, what: u64, contents: &[u8]) -> Result<(), Errno> {
+        let left = self.len.saturating_sub(self.used);
+        if left < HEAD {
+            self.flags |= abi::MSG_CTRUNC;
+            return Ok(());
+        }
+        let count = (contents.len() as u64).min(left - HEAD);
+        if count < contents.len() as u64 {
+            self.flags |= abi::MSG_CTRUNC;
+        }
+        call.memory().write_value(self.at + self.used, &[HEAD + count, what])?;
+        call.memory().write(self.at + self.used + HEAD, &contents[..count as usize])?;
+        self.used = (self.used + HEAD + count).next_multiple_of(ALIGNMENT).min(self.len);
+        Ok(())
+    }
+
+    /// Hands over descriptors, as many as there is room for.
+    fn hand_over(&mut self, call: &Call<'_>, came: Vec<Rc<Description>>, on_exec: u32) -> Result<(), Errno> {
+        let room = self.len.saturating_sub(self.used + HEAD) / 4;
+        if room < came.len() as u64 {
+            self.flags |= abi::MSG_CTRUNC;
+        }
+        let mut descriptors = Vec::new();
+        for description in came.into_iter().take(room as usize) {
+            descriptors.extend(add(call, description, on_exec)?.to_ne_bytes());
+        }
+        match descriptors.is_empty() {
+            true => Ok(()),
+            false => self.put(call, kind(abi::SOL_SOCKET, abi::SCM_RIGHTS), &descriptors),
+        }
+    }
+}
+
+/// Tells what came with a message, as its receiver wants to know it: bytes of control data, and flags.
+pub(super) fn write(
+    call: &Call<'_>,
+    socket: &dyn Socket,
+    received: Received,
+    (at, len): (u64, u64),
+    flags: u32,
+) -> Result<(u64, u32), Errno> {
+    let mut room = Room { at, used: 0, len: if at == 0 { 0 } else { len }, flags: 0 };
+    let wants = |level, name| socket.options().get(level, name).is_ok_and(|value| value != 0);
+    if let Some(by) = received.by.filter(|_| wants(abi::SOL_SOCKET, abi::SO_PASSCRED)) {
+        let words = [by.process, by.user, by.group].map(u32::to_ne_bytes);
+        room.put(call, kind(abi::SOL_SOCKET, abi::SCM_CREDENTIALS), words.as_flattened())?;
+    }
+    if let Some(to) = received.to {
+        put_destination(call, socket, &mut room, to)?;
+    }
+    if !received.attached.is_empty() {
+        let on_exec = if flags & abi::MSG_CMSG_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
+        room.hand_over(call, received.attached, on_exec)?;
+    }
+    Ok((room.used, room.flags))
+}
+
+/// Which of our addresses a datagram was sent to: `struct in_pktinfo`, `struct in6_pktinfo`.
+fn put_destination(call: &Call<'_>, socket: &dyn Socket, room: &mut Room, to: IpAddr) -> Result<(), Errno> {
+    let (ip, ipv6) = (abi::IPPROTO_IP as u32, abi::IPPROTO_IPV6 as u32);
+    let wants = |level, name| socket.options().get(level, name).is_ok_and(|value| value != 0);
+    let interface = if to.is_loopback() { LOOPBACK } else { DEVICE }.to_ne_bytes();
+    match to {
+        IpAddr::V4(to) if wants(ip, abi::IP_PKTINFO) => {
+            let contents = [interface, to.octets(), to.octets()];
+            room.put(call, kind(ip, abi::IP_PKTINFO), contents.as_flattened())
+        }
+        to if wants(ipv6, abi::IPV6_RECVPKTINFO) => {
+            let to = match to {
+                IpAddr::V4(to) => to.to_ipv6_mapped(),
+                IpAddr::V6(to) => to,
+            };
+            let contents = [&to.octets()[..], &interface].concat();
+            room.put(call, kind(ipv6, abi::IPV6_PKTINFO), &contents)
+        }
+        _ => Ok(()),
+    }
+}

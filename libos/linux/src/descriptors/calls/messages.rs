@@ -1,0 +1,274 @@
+//! Sending and receiving by sockets: sendmsg(2), recvmsg(2) and their like.
+
+use super::control::{self, Control};
+use super::get;
+use super::io::{gathered, pieces, scatter};
+use super::sockets::{address, found, sender, tell};
+use crate::call::Call;
+use crate::descriptors::message::{Outgoing, Received};
+use crate::descriptors::open::Description;
+use crate::descriptors::ready::until_ready;
+use crate::descriptors::socket::{Address, Peeking, Socket};
+use crate::signals::Signal;
+use crate::table::SystemCall;
+use linux_raw_sys::general as nr;
+use linux_raw_sys::net as abi;
+use nom_fs::Errno;
+
+/// `recvmmsg` waits for the first message alone.
+const MSG_WAITFORONE: u32 = 0x10000;
+/// Bytes that one call receives or sends at most.
+const MESSAGE_BYTES: u64 = 256 << 10;
+/// Words of `struct msghdr`.
+const HEADER: usize = 7;
+
+/// These calls.
+pub(crate) const ROWS: &[SystemCall] = &[
+    SystemCall::complete(
+        nr::__NR_sendto,
+        "sendto",
+        &["descriptor", "buffer", "length", "flags", "address", "address_length"],
+        send_to,
+    ),
+    SystemCall::complete(
+        nr::__NR_recvfrom,
+        "recvfrom",
+        &["descriptor", "buffer", "length", "flags", "address", "address_length"],
+        receive_from,
+    ),
+    SystemCall::partial(
+        nr::__NR_sendmsg,
+        "sendmsg",
+        &["descriptor", "message", "flags"],
+        |call| send_message(call, call.arguments[1], call.arguments[2] as u32),
+        "urgent bytes (MSG_OOB) go to connections within the machine alone; of control data SCM_RIGHTS and \
+         SCM_CREDENTIALS; the address of IP_PKTINFO is not looked at",
+    ),
+    SystemCall::partial(
+        nr::__NR_recvmsg,
+        "recvmsg",
+        &["descriptor", "message", "flags"],
+        |call| receive_message(call, call.arguments[1], call.arguments[2] as u32),
+        "of control data SCM_RIGHTS, SCM_CREDENTIALS, IP_PKTINFO, IPV6_PKTINFO; no queue of errors",
+    ),
+    SystemCall::partial(
+        nr::__NR_sendmmsg,
+        "sendmmsg",
+        &["descriptor", "messages", "count", "flags"],
+        send_many,
+        "as sendmsg",
+    ),
+    SystemCall::partial(
+        nr::__NR_recvmmsg,
+        "recvmmsg",
+        &["descriptor", "messages", "count", "flags", "timeout"],
+        receive_many,
+        "as recvmsg",
+    ),
+];
+
+/// What `act` says; waits for it unless description or flags say not to, nor longer than the socket says.
+pub(super) fn attempt<T>(
+    call: &Call<'_>,
+    description: &Description,
+    (flags, within_ns): (u32, Option<u64>),
+    act: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let stream = description.stream().ok_or(Errno::ENOTSOCK)?;
+    let mut act = act;
+    match act() {
+        Err(Errno::EAGAIN) if !description.is_nonblocking() && flags & abi::MSG_DONTWAIT == 0 => {
+            let deadline_ns = within_ns.map(|ns| call.now().1.saturating_add(ns));
+            let waiting = until_ready(act, |waker| stream.wake(waker));
+            call.block_until(deadline_ns, waiting)?.unwrap_or(Err(Errno::EAGAIN))
+        }
+        result => result,
+    }
+}
+
+/// Sends all of this, unless it must not wait.
+fn send(call: &Call<'_>, description: &Description, flags: u32, what: &Outgoing<'_>) -> Result<u64, Errno> {
+    let socket = description.socket()?;
+    let is_urgent = flags & abi::MSG_OOB != 0;
+    let limits = (flags, socket.options().send_within_ns.get());
+    let (mut done, mut attached) = (0, what.attached);
+    loop {
+        let part = Outgoing { bytes: &what.bytes[done..], attached, is_urgent, ..*what };
+        match attempt(call, description, limits, || socket.send(&part)) {
+            Ok(count) => done += count,
+            Err(_) if done > 0 => break,
+            Err(error) => {
+                if error == Errno::EPIPE && flags & abi::MSG_NOSIGNAL == 0 {
+                    call.raise(Signal::PIPE);
+                }
+                return Err(error);
+            }
+        }
+        // They went with the first bytes.
+        attached = &[];
+        if done >= what.bytes.len() || description.is_nonblocking() || flags & abi::MSG_DONTWAIT != 0 {
+            break;
+        }
+    }
+    Ok(done as u64)
+}
+
+fn send_to(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, buffer, len, flags, at, address_len] = call.arguments;
+    let description = get(call, call.int(0))?;
+    description.socket()?;
+    let to = if at == 0 { None } else { Some(found(call, address(call, at, address_len)?)?) };
+    let mut bytes = call.buffer(len.min(MESSAGE_BYTES) as usize);
+    call.memory().read(buffer, &mut bytes)?;
+    let what = Outgoing { to: to.as_ref(), by: sender(call), ..Outgoing::plain(&bytes) };
+    send(call, &description, flags as u32, &what)
+}
+
+fn peeking(flags: u32) -> Peeking {
+    if flags & abi::MSG_PEEK != 0 { Peeking::Stay } else { Peeking::Take }
+}
+
+/// Receives into a buffer, as flags say.
+fn receive(
+    call: &Call<'_>,
+    description: &Description,
+    flags: u32,
+    target: &mut [u8],
+) -> Result<Received, Errno> {
+    let socket = description.socket()?;
+    let (limits, peeking) = ((flags, socket.options().receive_within_ns.get()), peeking(flags));
+    if flags & abi::MSG_ERRQUEUE != 0 {
+        return Err(Errno::EAGAIN);
+    }
+    if flags & abi::MSG_OOB != 0 {
+        return socket.receive_urgent(target, peeking).map(Received::bytes);
+    }
+    let mut received = attempt(call, description, limits, || socket.receive(target, peeking))?;
+    let waits_for_all = flags & abi::MSG_WAITALL != 0 && socket.names().1 == abi::SOCK_STREAM;
+    while waits_for_all && peeking == Peeking::Take && received.attached.is_empty() {
+        let rest = &mut target[received.count..];
+        if rest.is_empty() {
+            break;
+        }
+        match attempt(call, description, limits, || socket.receive(rest, peeking)) {
+            Ok(more) if more.count > 0 => received.count += more.count,
+            _ => break,
+        }
+    }
+    Ok(received)
+}
+
+/// What a call that received so many bytes returns.
+fn told(socket: &dyn Socket, received: &Received, flags: u32) -> u64 {
+    let is_message = socket.names().1 != abi::SOCK_STREAM;
+    let is_whole = is_message && flags & abi::MSG_TRUNC != 0;
+    (if is_whole { received.whole } else { received.count }) as u64
+}
+
+fn receive_from(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, buffer, len, flags, at, len_at] = call.arguments;
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let mut bytes = call.buffer(len.min(MESSAGE_BYTES) as usize);
+    let received = receive(call, &description, flags as u32, &mut bytes)?;
+    call.memory().write(buffer, &bytes[..received.count])?;
+    match &received.from {
+        Some(from) => drop(tell(call, socket, from, at, len_at)?),
+        None if at != 0 && len_at != 0 => call.memory().write_value(len_at, &0_u32)?,
+        None => {}
+    }
+    Ok(told(socket, &received, flags as u32))
+}
+
+/// `struct msghdr`, as words: name, its length, pieces, their count, control, its length, flags.
+fn header(call: &Call<'_>, at: u64) -> Result<[u64; HEADER], Errno> {
+    call.memory().read_value(at)
+}
+
+fn send_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let [name, name_len, pieces_at, count, control, control_len, ..] = header(call, at)?;
+    let to = match (name, name_len as u32) {
+        (0, _) | (_, 0) => None,
+        (name, len) => Some(found(call, address(call, name, len.into())?)?),
+    };
+    let bytes = gathered(call, &pieces(call, pieces_at, count)?)?;
+    let Control { attached, by } = control::read(call, socket, control, control_len)?;
+    let what = Outgoing {
+        bytes: &bytes,
+        to: to.as_ref(),
+        attached: &attached,
+        by: by.unwrap_or_else(|| sender(call)),
+        is_signed: by.is_some(),
+        is_urgent: false,
+    };
+    send(call, &description, flags, &what)
+}
+
+fn receive_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let [name, name_len, pieces_at, count, control, control_len, ..] = header(call, at)?;
+    let pieces = pieces(call, pieces_at, count)?;
+    let len: u64 = pieces.iter().map(|(_, len)| len).sum();
+    let mut bytes = call.buffer(len.min(MESSAGE_BYTES) as usize);
+    let received = receive(call, &description, flags, &mut bytes)?;
+    scatter(call, &pieces, &bytes[..received.count])?;
+    if name != 0 {
+        let address = received.from.as_ref().map(|from: &Address| from.to_bytes(socket.names().0));
+        let address = address.unwrap_or_default();
+        let room = address.len().min(name_len as u32 as usize);
+        call.memory().write(name, &address[..room])?;
+        call.memory().write_value(at + 8, &(address.len() as u32))?;
+    }
+    let count = told(socket, &received, flags);
+    let mut flags_told = 0;
+    if socket.names().1 != abi::SOCK_STREAM && received.whole > received.count {
+        flags_told |= abi::MSG_TRUNC;
+    }
+    if flags & abi::MSG_OOB != 0 {
+        flags_told |= abi::MSG_OOB;
+    }
+    let (used, cut) = control::write(call, socket, received, (control, control_len), flags)?;
+    flags_told |= cut | flags & abi::MSG_CMSG_CLOEXEC;
+    call.memory().write_value(at + 40, &[used, u64::from(flags_told)])?;
+    Ok(count)
+}
+
+/// Bytes of `struct mmsghdr`, and where it says how long the message was.
+const MESSAGE: u64 = 64;
+const LENGTH: u64 = 56;
+
+/// Does something with each of several messages, until one fails.
+fn many(call: &Call<'_>, mut act: impl FnMut(u64, u32) -> Result<u64, Errno>) -> Result<u64, Errno> {
+    const MESSAGES_MAX: u32 = 1024;
+    let (at, count) = (call.arguments[1], (call.arguments[2] as u32).min(MESSAGES_MAX));
+    for done in 0..count {
+        let message = at + MESSAGE * u64::from(done);
+        match act(message, done) {
+            Ok(len) => call.memory().write_value(message + LENGTH, &(len as u32))?,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => return Ok(done.into()),
+        }
+    }
+    Ok(count.into())
+}
+
+fn send_many(call: &Call<'_>) -> Result<u64, Errno> {
+    many(call, |at, _| send_message(call, at, call.arguments[3] as u32))
+}
+
+/// Receives until there are as many as are wanted, or, if a time is given, that is over when one came.
+fn receive_many(call: &Call<'_>) -> Result<u64, Errno> {
+    let flags = call.arguments[3] as u32;
+    let deadline_ns = crate::calls::time::deadline_after(call, call.arguments[4])?;
+    many(call, |at, done| {
+        let is_late = deadline_ns.is_some_and(|deadline_ns| call.now().1 >= deadline_ns);
+        if done > 0 && is_late {
+            return Err(Errno::EAGAIN);
+        }
+        let waits = done == 0 || flags & MSG_WAITFORONE == 0;
+        receive_message(call, at, flags & !MSG_WAITFORONE | if waits { 0 } else { abi::MSG_DONTWAIT })
+    })
+}

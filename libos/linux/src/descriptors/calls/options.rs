@@ -1,0 +1,170 @@
+//! Options of sockets: setsockopt(2), getsockopt(2).
+
+use super::get;
+use crate::call::Call;
+use crate::descriptors::socket::{Membership, Socket};
+use crate::table::SystemCall;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use linux_raw_sys::general as nr;
+use linux_raw_sys::net as abi;
+use nom_fs::Errno;
+
+const NS_IN_S: u64 = 1_000_000_000;
+const US_IN_S: u64 = 1_000_000;
+/// Levels, as numbers of options have them.
+const IP: u32 = abi::IPPROTO_IP as u32;
+const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
+const TCP: u32 = abi::IPPROTO_TCP as u32;
+
+/// These calls.
+pub(crate) const ROWS: &[SystemCall] = &[
+    SystemCall::partial(
+        nr::__NR_setsockopt,
+        "setsockopt",
+        &["descriptor", "level", "name", "value", "length"],
+        set_option,
+        "reuse of addresses, time limits, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, TCP_NODELAY, IPV6_V6ONLY, \
+         addresses of datagrams (IP_PKTINFO), groups within the machine; the other usual ones are remembered",
+    ),
+    SystemCall::partial(
+        nr::__NR_getsockopt,
+        "getsockopt",
+        &["descriptor", "level", "name", "value", "length"],
+        get_option,
+        "the usual ones; of TCP_INFO what the stack knows",
+    ),
+];
+
+/// A `struct timeval`, in nanoseconds; none for no time, which means for ever.
+fn time(call: &Call<'_>, at: u64, len: u32) -> Result<Option<u64>, Errno> {
+    if len < 16 {
+        return Err(Errno::EINVAL);
+    }
+    let [seconds, microseconds]: [i64; 2] = call.memory().read_value(at)?;
+    if !(0..US_IN_S as i64).contains(&microseconds) {
+        return Err(Errno::EDOM);
+    }
+    // One that is over before it begins is over at once.
+    let seconds = seconds.max(0) as u64;
+    let ns = seconds.saturating_mul(NS_IN_S).saturating_add(microseconds as u64 * 1000);
+    Ok(Some(ns).filter(|ns| *ns > 0))
+}
+
+fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let (level, name, at, len) =
+        (call.arguments[1] as u32, call.arguments[2] as u32, call.arguments[3], call.arguments[4] as u32);
+    let options = socket.options();
+    match (level, name) {
+        (abi::SOL_SOCKET, abi::SO_RCVTIMEO_OLD) => options.receive_within_ns.set(time(call, at, len)?),
+        (abi::SOL_SOCKET, abi::SO_SNDTIMEO_OLD) => options.send_within_ns.set(time(call, at, len)?),
+        (abi::SOL_SOCKET, abi::SO_LINGER) => {
+            if len < 8 {
+                return Err(Errno::EINVAL);
+            }
+            let [is_on, seconds]: [u32; 2] = call.memory().read_value(at)?;
+            options.linger_s.set(Some(seconds).filter(|_| is_on != 0));
+        }
+        (IP, abi::IP_ADD_MEMBERSHIP) => change_membership(call, socket, Membership::Join)?,
+        (IP, abi::IP_DROP_MEMBERSHIP) => change_membership(call, socket, Membership::Leave)?,
+        (IPV6, abi::IPV6_ADD_MEMBERSHIP) => change_membership(call, socket, Membership::Join)?,
+        (IPV6, abi::IPV6_DROP_MEMBERSHIP) => change_membership(call, socket, Membership::Leave)?,
+        // An address of four bytes, or a structure that has one behind that of a group.
+        (IP, abi::IP_MULTICAST_IF) => {
+            let offset = if len >= 8 { 4 } else { 0 };
+            options.set(level, name, call.memory().read_value(at + offset)?)?;
+        }
+        _ => {
+            let value = number(call, level, at, len)?;
+            options.set(level, name, value)?;
+            socket.option_changed(level, name, value);
+        }
+    }
+    Ok(0)
+}
+
+/// An option that is a number; those of IPv4 may be a byte.
+fn number(call: &Call<'_>, level: u32, at: u64, len: u32) -> Result<i32, Errno> {
+    match len {
+        4.. => call.memory().read_value::<i32>(at),
+        1.. if level == IP => call.memory().read_value::<u8>(at).map(i32::from),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `struct ip_mreq` or `struct ipv6_mreq`: a group, and an interface, of which there is one.
+fn change_membership(call: &Call<'_>, socket: &dyn Socket, change: Membership) -> Result<(), Errno> {
+    let (at, len) = (call.arguments[3], call.arguments[4] as u32);
+    if call.arguments[1] as u32 == IP {
+        if len < 8 {
+            return Err(Errno::EINVAL);
+        }
+        let [group, _]: [[u8; 4]; 2] = call.memory().read_value(at)?;
+        return socket.change_membership(Ipv4Addr::from(group).into(), change);
+    }
+    if len < 20 {
+        return Err(Errno::EINVAL);
+    }
+    let group: [u8; 16] = call.memory().read_value(at)?;
+    socket.change_membership(Ipv6Addr::from(group).into(), change)
+}
+
+fn words(values: &[i32]) -> Vec<u8> {
+    values.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// `struct timeval`.
+fn time_bytes(ns: Option<u64>) -> Vec<u8> {
+    let ns = ns.unwrap_or(0);
+    [ns / NS_IN_S, ns % NS_IN_S / 1000].iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let socket = description.socket()?;
+    let (level, name, at, len_at) =
+        (call.arguments[1] as u32, call.arguments[2] as u32, call.arguments[3], call.arguments[4]);
+    let (domain, kind, protocol) = socket.names();
+    let options = socket.options();
+    let bytes: Vec<u8> = match (level, name) {
+        (abi::SOL_SOCKET, abi::SO_TYPE) => words(&[kind as i32]),
+        (abi::SOL_SOCKET, abi::SO_DOMAIN) => words(&[domain as i32]),
+        (abi::SOL_SOCKET, abi::SO_PROTOCOL) => words(&[protocol as i32]),
+        (abi::SOL_SOCKET, abi::SO_ERROR) => words(&[socket.take_error().map_or(0, Errno::code)]),
+        (abi::SOL_SOCKET, abi::SO_ACCEPTCONN) => words(&[i32::from(socket.is_listening())]),
+        (abi::SOL_SOCKET, abi::SO_LINGER) => {
+            let linger = options.linger_s.get();
+            words(&[i32::from(linger.is_some()), linger.unwrap_or(0) as i32])
+        }
+        (abi::SOL_SOCKET, abi::SO_PEERCRED) => {
+            let none = [0, -1, -1];
+            let peer = socket.peer_credentials();
+            words(&peer.map_or(none, |peer| [peer.process, peer.user, peer.group].map(|id| id as i32)))
+        }
+        (abi::SOL_SOCKET, abi::SO_RCVTIMEO_OLD) => time_bytes(options.receive_within_ns.get()),
+        (abi::SOL_SOCKET, abi::SO_SNDTIMEO_OLD) => time_bytes(options.send_within_ns.get()),
+        (TCP, abi::TCP_INFO) => socket.tcp_info().ok_or(Errno::EOPNOTSUPP)?,
+        _ => words(&[options.get(level, name)?]),
+    };
+    let room = call.memory().read_value::<u32>(len_at)? as usize;
+    let count = bytes.len().min(room);
+    call.memory().write(at, &bytes[..count])?;
+    call.memory().write_value(len_at, &(count as u32)).map(|()| 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn times_are_seconds_and_microseconds() {
+        assert_eq!(
+            time_bytes(Some(2_500_000_000)),
+            [2_u64.to_ne_bytes(), 500_000_u64.to_ne_bytes()].concat()
+        );
+        assert_eq!(time_bytes(None), vec![0; 16]);
+    }
+}

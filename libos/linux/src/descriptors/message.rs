@@ -1,0 +1,192 @@
+//! Messages between sockets: what is sent and received, and those that wait to be received.
+
+use super::open::Description;
+use super::ready::Waiters;
+use super::socket::{Address, Peeking};
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::net::IpAddr;
+use core::task::Waker;
+use nom_fs::Errno;
+
+/// What an inbox counts for each message beside its bytes, as Linux counts what it keeps of one.
+const OVERHEAD: usize = 768;
+
+/// Who sends: `struct ucred`, as `SCM_CREDENTIALS` and `SO_PEERCRED` tell it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sender {
+    /// The process.
+    pub process: u32,
+    /// Its user.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+}
+
+/// What is sent by one call.
+#[derive(Debug)]
+pub(crate) struct Outgoing<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// Where to, if that is said.
+    pub to: Option<&'a Address>,
+    /// Descriptors that go along.
+    pub attached: &'a [Rc<Description>],
+    /// Who says that it sends.
+    pub by: Sender,
+    /// Whether it says so itself (`SCM_CREDENTIALS`), so that these bytes come with that.
+    pub is_signed: bool,
+    /// Whether the last byte is urgent (`MSG_OOB`).
+    pub is_urgent: bool,
+}
+
+impl<'a> Outgoing<'a> {
+    /// Bytes, and nothing beside.
+    pub fn plain(bytes: &'a [u8]) -> Outgoing<'a> {
+        let by = Sender::default();
+        Outgoing { bytes, to: None, attached: &[], by, is_signed: false, is_urgent: false }
+    }
+}
+
+/// What was received.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    /// Bytes that were put where they belong.
+    pub count: usize,
+    /// Bytes that the message had, if it was longer.
+    pub whole: usize,
+    /// Whence they came, if that is not the peer.
+    pub from: Option<Address>,
+    /// Descriptors that came along.
+    pub attached: Vec<Rc<Description>>,
+    /// Who sent it, if that is known.
+    pub by: Option<Sender>,
+    /// Which address of ours it was sent to, of datagrams of the network.
+    pub to: Option<IpAddr>,
+}
+
+impl Received {
+    /// Bytes of a stream.
+    pub fn bytes(count: usize) -> Received {
+        Received { count, whole: count, ..Received::default() }
+    }
+}
+
+/// A message on its way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Message {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Whence it comes, if that has a name.
+    pub from: Option<Address>,
+    /// Which address it was sent to.
+    pub to: Option<IpAddr>,
+    /// Descriptors that go along.
+    pub attached: Vec<Rc<Description>>,
+    /// Who sent it.
+    pub by: Option<Sender>,
+}
+
+impl Message {
+    fn cost(&self) -> usize {
+        self.bytes.len() + OVERHEAD
+    }
+}
+
+/// Messages that wait to be received, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    messages: RefCell<VecDeque<Message>>,
+    held: Cell<usize>,
+    waiters: Waiters,
+}
+
+impl Inbox {
+    /// One more, behind all others.
+    pub fn put(&self, message: Message) {
+        self.held.update(|held| held + message.cost());
+        self.messages.borrow_mut().push_back(message);
+        self.waiters.wake();
+    }
+
+    /// One that is received before all others.
+    pub fn put_first(&self, message: Message) {
+        self.held.update(|held| held + message.cost());
+        self.messages.borrow_mut().push_front(message);
+    }
+
+    /// Takes the first, or looks at it; what does not fit is lost.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is none.
+    pub fn take(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
+        let message = match peeking {
+            Peeking::Stay => self.messages.borrow().front().cloned(),
+            Peeking::Take => self.messages.borrow_mut().pop_front(),
+        };
+        let Message { bytes, from, to, attached, by } = message.ok_or(Errno::EAGAIN)?;
+        let (count, whole) = (bytes.len().min(target.len()), bytes.len());
+        target[..count].copy_from_slice(&bytes[..count]);
+        if peeking == Peeking::Take {
+            self.held.update(|held| held - whole - OVERHEAD);
+            self.waiters.wake();
+        }
+        Ok(Received { count, whole, from, attached, by, to })
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        let forgotten = self.messages.take();
+        self.held.set(0);
+        drop(forgotten);
+        self.waiters.wake();
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.messages.borrow().len()
+    }
+
+    /// What is held for them: their bytes, and something for each.
+    pub fn held(&self) -> usize {
+        self.held.get()
+    }
+
+    /// Bytes of the first.
+    pub fn first_len(&self) -> Option<usize> {
+        self.messages.borrow().front().map(|message| message.bytes.len())
+    }
+
+    /// Wakes when one comes or goes.
+    pub fn wake(&self, waker: &Waker) {
+        self.waiters.add(waker);
+    }
+
+    /// Something else changed that those who wait here want to know.
+    pub fn tell(&self) {
+        self.waiters.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_whole_in_order_and_what_does_not_fit_is_lost() {
+        let inbox = Inbox::default();
+        for bytes in [&b"first"[..], b"", b"third"] {
+            inbox.put(Message { bytes: bytes.to_vec(), ..Message::default() });
+        }
+        let mut target = [0; 3];
+        let mut take = |peeking| inbox.take(&mut target, peeking).map(|found| (found.count, found.whole));
+        assert_eq!(take(Peeking::Stay).ok(), Some((3, 5)));
+        assert_eq!(take(Peeking::Take).ok(), Some((3, 5)));
+        assert_eq!(take(Peeking::Take).ok(), Some((0, 0)));
+        assert_eq!((inbox.len(), inbox.held()), (1, 5 + OVERHEAD));
+        assert_eq!(take(Peeking::Take).ok(), Some((3, 5)));
+        assert_eq!((take(Peeking::Take).err(), inbox.held()), (Some(Errno::EAGAIN), 0));
+    }
+}

@@ -1,0 +1,525 @@
+//! Sockets of UDP (udp(7)): over the application's own stack, and among those of this machine, for which no
+//! packet is made.
+
+use super::bound::{AddressFamilies, BoundAddress, BoundAddresses, SharedUse, WantedAddress};
+use super::inet::{errno, is_within};
+use super::message::{Inbox, Message, Outgoing, Received, Sender};
+use super::open::Stream;
+use super::places::Places;
+use super::ready::Events;
+use super::socket::{Address, Membership, Options, Peeking, Side, Socket, events};
+use alloc::rc::{Rc, Weak};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::task::Waker;
+use linux_raw_sys::net as abi;
+use nom_fs::{Errno, NodeType};
+use nom_net::Observed;
+use nom_socket::{Error, Network, Ready, SocketId, Sockets};
+
+/// Bytes of the largest datagram, with its headers.
+const DATAGRAM_BYTES: usize = 65_536;
+/// Most bytes that one carries: less the headers of IPv4 and UDP.
+const PAYLOAD_MAX: usize = 65_507;
+/// What may wait at a socket of this machine, as on Linux (`net.core.rmem_default`): more is dropped.
+const HELD_MAX: usize = 212_992;
+/// How often a free port is looked for that only a loopback address has taken.
+const TRIES: usize = 64;
+
+/// What others of this machine reach of a socket.
+#[derive(Debug)]
+pub(crate) struct UdpEnd {
+    inbox: Inbox,
+    own: Cell<SocketAddr>,
+    peer: Cell<Option<SocketAddr>>,
+    families: Cell<AddressFamilies>,
+    /// What is told at the next call: that nobody takes what was sent.
+    error: Cell<Option<Errno>>,
+    groups: RefCell<Vec<IpAddr>>,
+    is_receive_shut: Cell<bool>,
+}
+
+impl UdpEnd {
+    /// Whether what is sent from there to here comes to this one, and how closely its addresses say so.
+    fn fits(&self, to: SocketAddr, from: SocketAddr) -> Option<u32> {
+        let own = self.own.get();
+        let same_family = own.is_ipv4() == to.is_ipv4();
+        let is_any = own.ip().is_unspecified()
+            && (same_family || own.is_ipv6() && self.families.get() == AddressFamilies::Both);
+        let is_ours = own.port() == to.port() && (own.ip() == to.ip() || is_any);
+        let is_peers = self.peer.get().is_none_or(|peer| peer == from);
+        let closeness = u32::from(!is_any) + 2 * u32::from(self.peer.get().is_some());
+        (is_ours && is_peers).then_some(closeness)
+    }
+
+    /// Takes a datagram, or drops it if too much waits.
+    fn put(&self, message: Message) {
+        if self.inbox.held() < HELD_MAX {
+            self.inbox.put(message);
+        }
+    }
+
+    fn fail(&self, error: Errno) {
+        self.error.set(Some(error));
+        self.inbox.tell();
+    }
+}
+
+/// The sockets of UDP that have addresses.
+#[derive(Debug, Default)]
+pub(crate) struct UdpEnds {
+    bound: BoundAddresses,
+    ends: RefCell<Vec<Weak<UdpEnd>>>,
+}
+
+impl UdpEnds {
+    fn all(&self) -> Vec<Rc<UdpEnd>> {
+        self.ends.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn add(&self, end: &Rc<UdpEnd>) {
+        let mut ends = self.ends.borrow_mut();
+        ends.retain(|other| other.strong_count() > 0);
+        ends.push(Rc::downgrade(end));
+    }
+
+    /// Who takes a datagram: of several the closest, and of these who came last.
+    fn taker(&self, to: SocketAddr, from: SocketAddr) -> Option<Rc<UdpEnd>> {
+        let fitting = self.all().into_iter().filter_map(|end| end.fits(to, from).map(|close| (close, end)));
+        fitting.max_by_key(|(close, _)| *close).map(|(_, end)| end)
+    }
+
+    /// Who is in a group and has this port.
+    fn members(&self, to: SocketAddr) -> Vec<Rc<UdpEnd>> {
+        let is_member = |end: &Rc<UdpEnd>| {
+            let own = end.own.get();
+            let is_any = own.ip().is_unspecified() || own.ip() == to.ip();
+            own.port() == to.port() && is_any && end.groups.borrow().contains(&to.ip())
+        };
+        self.all().into_iter().filter(is_member).collect()
+    }
+
+    fn has_port(&self, port: u16) -> bool {
+        self.all().iter().any(|end| end.own.get().port() == port)
+    }
+}
+
+/// A socket of UDP.
+pub(crate) struct Udp<N: Observed + 'static> {
+    network: Network<N>,
+    places: Rc<Places>,
+    domain: u32,
+    end: Rc<UdpEnd>,
+    /// That of the stack, if others reach this one.
+    id: Cell<Option<SocketId>>,
+    bound: RefCell<Option<Rc<BoundAddress>>>,
+    is_send_shut: Cell<bool>,
+    options: Options,
+}
+
+impl<N: Observed + 'static> Udp<N> {
+    /// One without an address; `domain` is `AF_INET` or `AF_INET6`.
+    pub fn new(network: &Network<N>, places: &Rc<Places>, domain: u32) -> Udp<N> {
+        let end = UdpEnd {
+            inbox: Inbox::default(),
+            own: Cell::new(SocketAddr::new(any(domain), 0)),
+            peer: Cell::new(None),
+            families: Cell::new(AddressFamilies::Both),
+            error: Cell::new(None),
+            groups: RefCell::default(),
+            is_receive_shut: Cell::new(false),
+        };
+        let (id, bound, is_send_shut, options) = Default::default();
+        let (network, places, end) = (network.clone(), places.clone(), Rc::new(end));
+        Udp { network, places, domain, end, id, bound, is_send_shut, options }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Sockets<N>) -> Result<T, Error>) -> Result<T, Errno> {
+        self.network.with(act).map_err(errno)
+    }
+
+    fn flag(&self, level: u32, name: u32) -> bool {
+        self.options.get(level, name).is_ok_and(|value| value != 0)
+    }
+
+    fn sharing(&self) -> SharedUse {
+        let is_set = |name| self.flag(abi::SOL_SOCKET, name);
+        match (is_set(abi::SO_REUSEPORT), is_set(abi::SO_REUSEADDR)) {
+            (true, _) => SharedUse::Always,
+            (false, true) => SharedUse::UnlessListening,
+            (false, false) => SharedUse::Alone,
+        }
+    }
+
+    /// Gives it an address, with a port of its own if it names none.
+    fn bind_to(&self, address: SocketAddr) -> Result<(), Errno> {
+        let families = match self.flag(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY) {
+            true => AddressFamilies::Own,
+            false => AddressFamilies::Both,
+        };
+        let bind = |port| {
+            let address = SocketAddr::new(address.ip(), port);
+            let wanted = WantedAddress { address, families, sharing: self.sharing() };
+            self.places.udp.bound.bind(wanted, 0..0, |_| false)
+        };
+        let (id, bound) = match address.port() {
+            0 => self.free_port(bind)?,
+            port => {
+                let is_shared = self.places.udp.has_port(port);
+                let bound = bind(port)?;
+                let id = if address.ip().is_loopback() { None } else { self.stack_port(port, is_shared)? };
+                (id, bound)
+            }
+        };
+        self.end.families.set(families);
+        self.end.own.set(bound.address());
+        *self.bound.borrow_mut() = Some(bound);
+        match id {
+            // The stack's ports are all addresses'.
+            Some(id) if address.ip().is_loopback() => self.with(|sockets| sockets.close(id))?,
+            id => self.id.set(id),
+        }
+        self.places.udp.add(&self.end);
+        self.end.inbox.tell();
+        Ok(())
+    }
+
+    /// The stack's port of this number; nothing if another socket of this family has it, who shares it.
+    fn stack_port(&self, port: u16, is_shared: bool) -> Result<Option<SocketId>, Errno> {
+        match self.with(|sockets| sockets.bind(port)) {
+            Ok(id) => Ok(Some(id)),
+            Err(Errno::EADDRINUSE) if is_shared => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A port that the stack has free, and nobody of this machine either.
+    fn free_port(
+        &self,
+        bind: impl Fn(u16) -> Result<Rc<BoundAddress>, Errno>,
+    ) -> Result<(Option<SocketId>, Rc<BoundAddress>), Errno> {
+        let mut result = Err(Errno::EADDRINUSE);
+        for _ in 0..TRIES {
+            let (id, port) = self.with(|sockets| {
+                let id = sockets.bind(0)?;
+                Ok((id, sockets.port(id)?))
+            })?;
+            result = bind(port).map(|bound| (Some(id), bound));
+            if result.is_ok() {
+                break;
+            }
+            self.with(|sockets| sockets.close(id))?;
+        }
+        result
+    }
+
+    fn ensure_bound(&self) -> Result<(), Errno> {
+        match self.end.own.get().port() {
+            0 => self.bind_to(self.end.own.get()),
+            _ => Ok(()),
+        }
+    }
+
+    /// From which address of ours another is reached.
+    fn source_for(&self, to: IpAddr) -> Result<IpAddr, Errno> {
+        let own = self.end.own.get().ip();
+        if !own.is_unspecified() && !own.is_multicast() {
+            return if own.is_ipv4() == to.is_ipv4() { Ok(own) } else { Err(Errno::ENETUNREACH) };
+        }
+        if is_within(&self.network, to) {
+            return Ok(to);
+        }
+        let source = self.network.with(|sockets| sockets.stack().config().source_for(to));
+        source.ok_or(Errno::ENETUNREACH)
+    }
+
+    /// The destination that a program means.
+    fn destination(&self, to: &Address) -> Result<SocketAddr, Errno> {
+        let Address::Inet(to) = to else { return Err(Errno::EAFNOSUPPORT) };
+        match (self.domain, to.ip()) {
+            (abi::AF_INET, IpAddr::V6(_)) => Err(Errno::EAFNOSUPPORT),
+            (abi::AF_INET6, IpAddr::V4(_)) if self.flag(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY) => {
+                Err(Errno::ENETUNREACH)
+            }
+            (_, IpAddr::V4(ip)) if ip.is_unspecified() => {
+                Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), to.port()))
+            }
+            (_, IpAddr::V6(ip)) if ip.is_unspecified() => {
+                Ok(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), to.port()))
+            }
+            _ => Ok(*to),
+        }
+    }
+
+    /// Has one of this machine have a datagram; who is connected learns at its next call if nobody takes it.
+    fn send_within(&self, what: &Outgoing<'_>, from: SocketAddr, to: SocketAddr) {
+        match self.places.udp.taker(to, from) {
+            Some(end) => end.put(message(what, from, to)),
+            None if self.end.peer.get().is_some() => self.end.fail(Errno::ECONNREFUSED),
+            None => {}
+        }
+    }
+
+    /// Has all members of a group have a datagram, here and elsewhere.
+    fn send_to_group(&self, what: &Outgoing<'_>, from: SocketAddr, to: SocketAddr) {
+        let (level, name) = match to {
+            SocketAddr::V4(_) => (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_LOOP),
+            SocketAddr::V6(_) => (abi::IPPROTO_IPV6 as u32, abi::IPV6_MULTICAST_LOOP),
+        };
+        if self.flag(level, name) {
+            self.places.udp.members(to).iter().for_each(|end| end.put(message(what, from, to)));
+        }
+        if let Some(id) = self.id.get() {
+            // Nobody waits for an answer from all.
+            let _ = self.with(|sockets| sockets.send_to(id, what.bytes, to));
+        }
+    }
+
+    /// Takes what the stack has for it; from its peer alone, if it has one.
+    fn receive_from_stack(&self, id: SocketId, target: &mut [u8]) -> Result<Received, Errno> {
+        loop {
+            let datagram = self.with(|sockets| sockets.receive_datagram(id, target))?;
+            let is_family = self.domain == abi::AF_INET6 || datagram.from.is_ipv4();
+            if is_family && self.end.peer.get().is_none_or(|peer| peer == datagram.from) {
+                return Ok(Received {
+                    count: datagram.len.min(target.len()),
+                    whole: datagram.len,
+                    from: Some(Address::Inet(datagram.from)),
+                    to: Some(datagram.to),
+                    ..Received::default()
+                });
+            }
+        }
+    }
+
+    /// Has what the stack has first wait here, where it can be looked at.
+    fn fetch(&self) -> Result<(), Errno> {
+        let id = self.id.get().filter(|_| self.end.inbox.len() == 0);
+        let Some(id) = id else { return Ok(()) };
+        let mut bytes = vec![0; DATAGRAM_BYTES];
+        let Received { count, from, to, .. } = self.receive_from_stack(id, &mut bytes)?;
+        bytes.truncate(count);
+        self.end.inbox.put_first(Message { bytes, from, to, ..Message::default() });
+        Ok(())
+    }
+}
+
+fn any(domain: u32) -> IpAddr {
+    if domain == abi::AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+fn message(what: &Outgoing<'_>, from: SocketAddr, to: SocketAddr) -> Message {
+    Message {
+        bytes: what.bytes.to_vec(),
+        from: Some(Address::Inet(from)),
+        to: Some(to.ip()),
+        ..Message::default()
+    }
+}
+
+impl<N: Observed + 'static> Drop for Udp<N> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.get() {
+            // The stack may have nothing of it any more.
+            let _ = self.with(|sockets| sockets.close(id));
+        }
+    }
+}
+
+impl<N: Observed + 'static> Socket for Udp<N> {
+    fn names(&self) -> (u32, u32, u32) {
+        (self.domain, abi::SOCK_DGRAM, abi::IPPROTO_UDP as u32)
+    }
+
+    fn bind(&self, address: &Address) -> Result<(), Errno> {
+        let address = match address {
+            Address::Inet(address) => *address,
+            // As Linux has it for programs of old: `AF_UNSPEC` with no address is any.
+            Address::Unspecified if self.domain == abi::AF_INET => SocketAddr::new(any(self.domain), 0),
+            _ => return Err(Errno::EAFNOSUPPORT),
+        };
+        if self.end.own.get().port() != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if address.is_ipv6() && self.domain == abi::AF_INET {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        let ip = address.ip();
+        if !ip.is_unspecified() && !ip.is_multicast() && !is_within(&self.network, ip) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        self.bind_to(address)
+    }
+
+    fn listen(&self, _: usize, _: Sender) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn accept(&self) -> Result<(Rc<dyn Stream>, Address), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn connect(&self, address: &Address, _: Sender) -> Result<(), Errno> {
+        if *address == Address::Unspecified {
+            self.end.peer.set(None);
+            let bound = self.bound.borrow().as_ref().map(|bound| bound.address());
+            self.end.own.set(bound.unwrap_or(self.end.own.get()));
+            return Ok(());
+        }
+        let peer = self.destination(address)?;
+        // From now on the socket has the address that the peer is reached from: who has several peers to
+        // choose from asks for it (RFC 6724 section 5).
+        let from = self.source_for(peer.ip())?;
+        self.ensure_bound()?;
+        self.end.own.set(SocketAddr::new(from, self.end.own.get().port()));
+        self.end.peer.set(Some(peer));
+        self.end.error.set(None);
+        Ok(())
+    }
+
+    fn connected(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn send(&self, what: &Outgoing<'_>) -> Result<usize, Errno> {
+        if what.is_urgent {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let to = match what.to {
+            Some(to) => self.destination(to)?,
+            None => self.end.peer.get().ok_or(Errno::EDESTADDRREQ)?,
+        };
+        if to.port() == 0 {
+            return Err(Errno::EINVAL);
+        }
+        if what.bytes.len() > PAYLOAD_MAX {
+            return Err(Errno::EMSGSIZE);
+        }
+        if let Some(error) = self.end.error.take() {
+            return Err(error);
+        }
+        if self.is_send_shut.get() {
+            return Err(Errno::EPIPE);
+        }
+        self.ensure_bound()?;
+        let is_within = is_within(&self.network, to.ip());
+        if is_within || to.ip().is_multicast() || self.id.get().is_none() {
+            let from = SocketAddr::new(self.source_for(to.ip())?, self.end.own.get().port());
+            match to.ip().is_multicast() {
+                true => self.send_to_group(what, from, to),
+                false if is_within => self.send_within(what, from, to),
+                // A loopback address reaches nobody outside.
+                false => return Err(Errno::EINVAL),
+            }
+            return Ok(what.bytes.len());
+        }
+        let id = self.id.get().ok_or(Errno::EINVAL)?;
+        self.with(|sockets| sockets.send_to(id, what.bytes, to)).map(|()| what.bytes.len())
+    }
+
+    fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
+        if let Some(error) = self.end.error.take() {
+            return Err(error);
+        }
+        let received = match self.id.get().filter(|_| self.end.inbox.len() == 0) {
+            Some(id) if peeking == Peeking::Take => self.receive_from_stack(id, target),
+            _ => self.fetch().and_then(|()| self.end.inbox.take(target, peeking)),
+        };
+        match received {
+            Err(Errno::EAGAIN) if self.end.is_receive_shut.get() => Ok(Received::default()),
+            received => received,
+        }
+    }
+
+    fn shut(&self, side: Side) -> Result<(), Errno> {
+        if self.end.peer.get().is_none() {
+            return Err(Errno::ENOTCONN);
+        }
+        self.is_send_shut.set(self.is_send_shut.get() || side != Side::Receive);
+        self.end.is_receive_shut.set(self.end.is_receive_shut.get() || side != Side::Send);
+        self.end.inbox.tell();
+        Ok(())
+    }
+
+    fn own_address(&self) -> Address {
+        Address::Inet(self.end.own.get())
+    }
+
+    fn peer_address(&self) -> Result<Address, Errno> {
+        self.end.peer.get().map(Address::Inet).ok_or(Errno::ENOTCONN)
+    }
+
+    fn take_error(&self) -> Option<Errno> {
+        self.end.error.take()
+    }
+
+    fn is_listening(&self) -> bool {
+        false
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn change_membership(&self, group: IpAddr, change: Membership) -> Result<(), Errno> {
+        if !group.is_multicast() {
+            return Err(Errno::EINVAL);
+        }
+        let mut groups = self.end.groups.borrow_mut();
+        let place = groups.iter().position(|other| *other == group);
+        match (change, place) {
+            (Membership::Join, None) => groups.push(group),
+            (Membership::Join, Some(_)) => return Err(Errno::EADDRINUSE),
+            (Membership::Leave, Some(place)) => drop(groups.remove(place)),
+            (Membership::Leave, None) => return Err(Errno::EADDRNOTAVAIL),
+        }
+        Ok(())
+    }
+}
+
+impl<N: Observed + 'static> Stream for Udp<N> {
+    fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
+        self.receive(target, Peeking::Take).map(|received| received.count)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        self.send(&Outgoing::plain(bytes))
+    }
+
+    fn ready(&self) -> Events {
+        let stack = match self.id.get() {
+            Some(id) => self.network.with(|sockets| sockets.ready(id)).unwrap_or(Ready::ERROR),
+            None => Ready::WRITABLE,
+        };
+        let is_failed = self.end.error.get().is_some();
+        let is_shut = self.end.is_receive_shut.get();
+        let has_any = stack.contains(Ready::READABLE) || self.end.inbox.len() > 0;
+        events(has_any || is_shut, stack.contains(Ready::WRITABLE), is_shut, false)
+            .with(Events::ERROR.when(is_failed))
+            .with(Events::HANG_UP.when(is_shut && self.is_send_shut.get()))
+    }
+
+    fn wake(&self, waker: &Waker) {
+        self.end.inbox.wake(waker);
+        if let Some(id) = self.id.get() {
+            // A socket that is gone is ready, which whoever waits has seen.
+            let _ = self.with(|sockets| sockets.wake_for(id, Ready::READABLE | Ready::WRITABLE, waker));
+        }
+    }
+
+    fn kind(&self) -> NodeType {
+        NodeType::Socket
+    }
+
+    fn unread(&self) -> Option<usize> {
+        // If the stack has none either, there is none.
+        let _ = self.fetch();
+        Some(self.end.inbox.first_len().unwrap_or(0))
+    }
+
+    fn socket(&self) -> Option<&dyn Socket> {
+        Some(self)
+    }
+}
