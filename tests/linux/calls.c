@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/shm.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -532,6 +533,17 @@ static void loopback(void) {
 	poll(&polled, 1, 1000);
 	printf("= events %x\n", polled.revents);
 	say("the end", recv(client, bytes, 16, 0));
+	int soon = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	say("connect without waiting", connect(soon, (void *)&at, sizeof at));
+	struct pollfd open_soon = {soon, POLLOUT, 0};
+	say("is open soon", poll(&open_soon, 1, 10000));
+	say("connect when it is open", connect(soon, (void *)&at, sizeof at));
+	say("connect once more", connect(soon, (void *)&at, sizeof at));
+	close(soon);
+	off_t nowhere = -1;
+	int null = open("/etc/passwd", O_RDONLY);
+	say("sendfile from nowhere", sendfile(client, null, &nowhere, 5));
+	close(null);
 	close(accepted);
 	close(listener);
 	int late = socket(AF_INET, SOCK_STREAM, 0);

@@ -61,6 +61,16 @@ fn upcall_frame(world: &World) -> UpcallFrame {
 }
 
 #[test]
+fn nobody_returns_from_an_upcall_that_it_is_not_in() {
+    let mut world = World::boot(1, &[Program::named("a")], &[]);
+    map_page(&mut world, 0x10_0000);
+    let wrong = Some(Err(Error::WrongContext));
+    assert_eq!(world.call(0, Syscall::UpcallReturn, &[0x10_0000]), wrong, "it has no handler");
+    world.call(0, Syscall::UpcallRegister, &[0x2000_0000, 0x10_1000]).unwrap().unwrap();
+    assert_eq!(world.call(0, Syscall::UpcallReturn, &[0x10_0000]), wrong, "it was told nothing");
+}
+
+#[test]
 fn the_machine_ends_with_the_status_of_its_application() {
     let mut world = World::boot(1, &[Program::named("hello")], &[]);
     assert_eq!(world.call(0, Syscall::Exit, &[7]), None);

@@ -195,9 +195,9 @@ impl<N: Observed + 'static> Inet<N> {
         local.connect_to(&place(ip.is_ipv4(), peer.port()), &name, by)?;
         self.own.set(own);
         *self.within.borrow_mut() = Within::Connection(Box::new(local));
-        self.is_open.set(true);
         self.become_state(State::Within(peer));
-        Ok(())
+        // As on Linux, where the answer is looked at only when the call is over.
+        Err(Errno::EINPROGRESS)
     }
 
     /// A connection of somebody in this machine, that waits.
@@ -349,7 +349,8 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         let Address::Inet(peer) = *address else { return Err(Errno::EAFNOSUPPORT) };
         match self.state.get() {
             State::New => {}
-            State::Within(_) => return Err(Errno::EISCONN),
+            State::Within(_) if self.is_open.replace(true) => return Err(Errno::EISCONN),
+            State::Within(_) => return Ok(()),
             State::Stream(..) if self.is_open.get() => return Err(Errno::EISCONN),
             State::Stream(..) => {
                 return self.connected().map_err(|error| match error {
@@ -374,8 +375,9 @@ impl<N: Observed + 'static> Socket for Inet<N> {
     }
 
     fn connected(&self) -> Result<(), Errno> {
-        let State::Stream(id, _) = self.state.get() else { return Ok(()) };
-        self.with(|sockets| sockets.connected(id))?;
+        if let State::Stream(id, _) = self.state.get() {
+            self.with(|sockets| sockets.connected(id))?;
+        }
         self.is_open.set(true);
         Ok(())
     }

@@ -156,6 +156,9 @@ fn who_makes_no_code_has_one_space_and_nobody_has_anothers() {
     }
     let mut world = World::boot(1, &[maker()], &[]);
     let space = create(&mut world);
+    // What lies behind the family's own frame looks like a space's root.
+    let (family, root) = (world.kernel.applications[0].family.unwrap(), world.kernel.kernel_root);
+    world.kernel.machine.write(family + 4096, root.word());
     for number in [space + 1, 511, 512, 1 << 32 | space, u64::MAX] {
         assert_eq!(call(&mut world, 0, Syscall::SpaceSwitch, &[number]), Err(Error::InvalidArgument));
         assert_eq!(call(&mut world, 0, Syscall::SpaceEnd, &[number]), Err(Error::InvalidArgument));

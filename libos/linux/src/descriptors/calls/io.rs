@@ -343,6 +343,9 @@ fn send_file(call: &Call<'_>) -> Result<u64, Errno> {
     to.check_write()?;
     let node = from.node().ok_or(Errno::EINVAL)?;
     let start = if offset_at == 0 { from.position.get() } else { call.memory().read_value(offset_at)? };
+    if start > i64::MAX as u64 - CALL_BYTES {
+        return Err(Errno::EINVAL);
+    }
     let mut done = 0;
     while done < count {
         let mut piece = call.buffer((count - done).min(PIECE as u64) as usize);
