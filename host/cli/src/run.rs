@@ -44,6 +44,7 @@ enum Subject {
 #[derive(Default)]
 struct Boot {
     elf: Vec<u8>,
+    disk: Option<PathBuf>,
     kernel: Option<PathBuf>,
     programs: Vec<(String, PathBuf)>,
 }
@@ -70,12 +71,16 @@ pub fn run(options: &Run) -> Result<u8> {
     status
 }
 
-/// The image of what is to run, before anybody tells it an address or prices.
+/// The image of what is to run, before anybody tells it an address or prices, and behind it the first sector
+/// of its disk, if it is to have one: that has a sum of all sums of what is on it.
 ///
 /// # Errors
 /// What is wrong with it, or does not build.
 pub fn image(options: &Run) -> Result<Vec<u8>> {
-    Ok(Subject::read(options)?.pack()?.elf)
+    let subject = Subject::read(options)?;
+    let header = subject.bundle().and_then(BundleManifest::disk).map(nom_image::manifest::Files::disk_header);
+    let header = header.transpose()?;
+    Ok([subject.pack(None)?.elf, header.unwrap_or_default()].concat())
 }
 
 /// The name that is asked for: the machine's keys may have it.
@@ -121,7 +126,7 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
         networks.push(Network::default());
     }
     let memory = options.memory.unwrap_or_else(|| linux::default_memory(subject.bundle()));
-    let boot = subject.pack()?;
+    let boot = subject.pack(Some(directory))?;
     let accelerator = choose_accelerator(options, store)?;
     let image = directory.join("image");
     write_private(&image, &boot.elf).with_context(|| format!("cannot write {}", image.display()))?;
@@ -195,6 +200,7 @@ impl Subject {
         let project = Project::find()?;
         let sources = (&options.linux, &options.contract);
         if let Some(bundle) = linux::subject(&project, options.app.as_deref(), &options.arguments, sources)? {
+            let bundle = bundle.with_large_root_on_disk();
             let mut bundle = linux::with_volumes(bundle, &options.files, options.trace.is_some());
             if let Some(trace) = &options.trace {
                 trace.tell(&mut bundle, options.files.len())?;
@@ -296,14 +302,24 @@ impl Subject {
         }
     }
 
-    /// Builds what is to boot.
-    fn pack(self) -> Result<Boot> {
+    /// Writes the disk that it is to have, if it is to have one.
+    fn write_disk(&self, directory: &Path) -> Result<Option<PathBuf>> {
+        let Some(files) = self.bundle().and_then(BundleManifest::disk) else { return Ok(None) };
+        let path = directory.join("disk");
+        files.write_disk(&path)?;
+        Ok(Some(path))
+    }
+
+    /// Builds what is to boot, with the disk that it is to have, if it is to have one, in a directory.
+    fn pack(self, directory: Option<&Path>) -> Result<Boot> {
+        let disk = directory.map(|directory| self.write_disk(directory)).transpose()?.flatten();
         match self {
             Subject::Image(elf) => Ok(Boot { elf, ..Boot::default() }),
             Subject::Bundle(bundle) => {
                 let (project, bundle) = *bundle;
                 let built = project.pack(bundle, Symbols::Keep)?;
-                Ok(Boot { elf: built.image.elf, kernel: Some(built.kernel), programs: built.programs })
+                let (elf, kernel) = (built.image.elf, Some(built.kernel));
+                Ok(Boot { elf, disk, kernel, programs: built.programs })
             }
         }
     }
@@ -347,6 +363,7 @@ fn configure(
         command_line: format!("log={}{}", level_name(options.log), if options.gdb { " nokaslr" } else { "" }),
         iommu: options.iommu,
         devices: options.devices.clone(),
+        disk: boot.disk.clone(),
         debugger,
         ..MachineConfig::new(image)
     };

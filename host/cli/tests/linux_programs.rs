@@ -3,12 +3,15 @@
 mod common;
 
 use common::{PATIENCE, Site, ask, free_port, said};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Debian's, from the package of this name.
 const MEMCACHED: &str = "/usr/bin/memcached";
+/// Bytes of a file, more than any image has.
+const LARGE_BYTES: u64 = 300 << 20;
 /// What is asked of it, and what every memcached answers.
 const ASKED: &[u8] = b"set nom 7 0 5\r\nearns\r\nget nom\r\nincr nom 1\r\n\
                        set count 0 0 2\r\n41\r\nincr count 1\r\nquit\r\n";
@@ -71,6 +74,40 @@ fn busybox_runs_a_pipeline_of_its_own_applets() {
     assert!(said.contains("\n500500\n"), "{said}");
     assert!(said.contains("\na/b\n"), "{said}");
     assert!(said.contains("\n8cad4fee\n"), "{said}");
+}
+
+/// Far more files than the machine has memory: what nobody reads is never there.
+#[test]
+fn a_root_larger_than_the_machine_is_read_on_demand() {
+    let busybox = "/bin/busybox";
+    if !Path::new(busybox).exists() {
+        eprintln!("skipped: there is no {busybox}: apt-get install busybox-static");
+        return;
+    }
+    let root = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(root.path().join("bin")).expect("made");
+    std::fs::copy(busybox, root.path().join("bin/busybox")).expect("copied");
+    let mut large = std::fs::File::create(root.path().join("large")).expect("made");
+    large.set_len(LARGE_BYTES).expect("grown");
+    large.seek(SeekFrom::End(-4)).and_then(|_| large.write_all(b"last")).expect("written");
+    let script = "wc -c </large; tail -c 4 /large; echo; \
+                  cp /bin/busybox /tmp/b; cmp /tmp/b /bin/busybox && echo same; \
+                  head -c 1048576 /large | md5sum; echo more >>/large; tail -c 9 /large; exit 6";
+    let site = Site::new();
+    let mut command = site.nom("run -m 64M --root");
+    let output =
+        command.arg(root.path()).args([busybox, "--", "sh", "-c", script]).output().expect("it starts");
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    for expected in [
+        &format!("\n{LARGE_BYTES}\n"),
+        "\nlast\n",
+        "\nsame\n",
+        "\nb6d81b360a5672d80c27430f39153e2c  -\n",
+        "\nlastmore\n",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::manifest::{Files, Mount};
+use crate::root::Root;
 use cpio::newc::{Builder, ModeFileType, trailer};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
@@ -28,11 +29,7 @@ impl Files {
     /// of its directory, and files that are too large; each by its path.
     pub fn archive(&self) -> Result<Vec<u8>> {
         if let Some(root) = &self.root {
-            let mut root = root.clone();
-            for mount in &self.mounts {
-                root.add_directory(&mount.directory, &mount.at)?;
-            }
-            return root.archive();
+            return self.added_to(root)?.archive();
         }
         let mut tree = Tree::new();
         for mount in &self.mounts {
@@ -49,6 +46,30 @@ impl Files {
             }
         }
         Ok(trailer(archive).expect("memory takes everything"))
+    }
+
+    /// Writes the disk that a machine reads the root of its Linux program from.
+    ///
+    /// # Errors
+    /// A file that cannot be read; a disk that cannot be written.
+    pub fn write_disk(&self, path: &Path) -> Result<()> {
+        self.added_to(self.root.as_ref().unwrap_or(&Root::default()))?.write_disk(path)
+    }
+
+    /// The first sector of that disk, by which one whose files have changed is told.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn disk_header(&self) -> Result<Vec<u8>> {
+        self.added_to(self.root.as_ref().unwrap_or(&Root::default()))?.disk_header()
+    }
+
+    fn added_to(&self, root: &Root) -> Result<Root> {
+        let mut root = root.clone();
+        for mount in &self.mounts {
+            root.add_directory(&mount.directory, &mount.at)?;
+        }
+        Ok(root)
     }
 
     fn append(&self, archive: &mut Vec<u8>, name: &str, path: &Path, number: u32) -> Result<()> {
@@ -157,7 +178,7 @@ mod tests {
     fn files(mounts: &[(&Path, &str)]) -> Files {
         let mount =
             |&(directory, at): &(&Path, &str)| Mount { directory: directory.to_owned(), at: at.to_owned() };
-        Files { mounts: mounts.iter().map(mount).collect(), newest: None, root: None }
+        Files { mounts: mounts.iter().map(mount).collect(), newest: None, root: None, on_disk: false }
     }
 
     /// Names and contents.

@@ -60,7 +60,8 @@ pub fn lower(
     let mut applications = Vec::new();
     for manifest in &bundle.applications {
         // Before the program, which may have to be built.
-        let archive = manifest.files.as_ref().map(Files::archive).transpose()?;
+        let archive =
+            manifest.files.as_ref().filter(|files| !files.on_disk).map(Files::archive).transpose()?;
         let program = match programs.get(&manifest.program) {
             Some(known) => known.clone(),
             None => {

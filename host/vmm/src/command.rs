@@ -166,6 +166,11 @@ fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
         let name = format!("fsdev=volume{number},mount_tag=volume{number}");
         line.option("-device", format!("virtio-9p-pci,{name},disable-legacy=on{guarded}"));
     }
+    if let Some(disk) = &config.disk {
+        let path = escape(&disk.display().to_string());
+        line.option("-drive", format!("if=none,id=root,format=raw,readonly=on,file={path}"));
+        line.option("-device", format!("virtio-blk-pci,drive=root,disable-legacy=on{guarded}"));
+    }
     let mut next = config.networks.len();
     for device in &config.devices {
         let is_mmio = config.kind == MachineKind::Microvm && mmio::is_mmio(device);
@@ -279,6 +284,10 @@ mod tests {
             (|c| c.kind = MachineKind::Microvm, "-machine microvm,accel=tcg,pcie=on"),
             (|c| c.command_line = "log=info".into(), "-append log=info"),
             (|c| c.image = "a,b".into(), "-kernel a,,b"),
+            (
+                |c| c.disk = Some("/a,b".into()),
+                "-drive if=none,id=root,format=raw,readonly=on,file=/a,,b -device virtio-blk-pci,drive=root",
+            ),
             (|c| c.iommu = Iommu::Intel, "-device intel-iommu"),
             (|c| c.iommu = Iommu::Virtio, "-device virtio-iommu-pci"),
             (|c| c.hotplug_slots = 1, "-device pcie-root-port,id=hotplug0,chassis=1,slot=0"),

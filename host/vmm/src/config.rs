@@ -37,6 +37,9 @@ pub struct MachineConfig {
     /// Directories of this computer that the machine may use; the guest finds their devices in this order.
     #[serde(default)]
     pub directories: Vec<LentDirectory>,
+    /// File with the disk that the machine reads; it is found before those of `devices`.
+    #[serde(default)]
+    pub disk: Option<PathBuf>,
     /// More devices, each as QEMU's `-device` takes it.
     pub devices: Vec<String>,
     /// Number of empty PCIe slots, `hotplug0` on, for devices that are plugged in later.
@@ -61,6 +64,7 @@ impl MachineConfig {
             iommu: Iommu::None,
             networks: Vec::new(),
             directories: Vec::new(),
+            disk: None,
             devices: Vec::new(),
             hotplug_slots: 0,
             debugger: None,

@@ -1,5 +1,7 @@
-//! What a file holds: bytes of the image as they lie there, and pages that were written.
+//! What a file holds: bytes of the image or of a disk as they lie there, and pages that were written.
 
+use crate::disk::FirstBytes;
+use crate::errno::Errno;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::ops::Range;
@@ -17,25 +19,25 @@ type Page = Box<[u8; PAGE as usize]>;
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     len: u64,
-    /// Bytes of the image, as far as nothing cut them.
-    packed: &'static [u8],
+    /// What it came with, as far as nothing cut that.
+    packed: FirstBytes,
     pages: BTreeMap<u64, Page>,
 }
 
 impl Contents {
-    /// Bytes of the image.
-    pub fn packed(bytes: &'static [u8]) -> Contents {
-        Contents { len: bytes.len() as u64, packed: bytes, pages: BTreeMap::new() }
+    /// What a file came with.
+    pub fn packed(bytes: FirstBytes) -> Contents {
+        Contents { len: bytes.len(), packed: bytes, pages: BTreeMap::new() }
     }
 
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// All of it, if it is as it lies in the image.
-    pub fn untouched(&self) -> Option<&'static [u8]> {
-        let is_whole = self.pages.is_empty() && self.len == self.packed.len() as u64;
-        is_whole.then_some(self.packed)
+    /// All of it, if it is as it came.
+    pub fn untouched(&self) -> Option<&FirstBytes> {
+        let is_whole = self.pages.is_empty() && self.len == self.packed.len();
+        is_whole.then_some(&self.packed)
     }
 
     /// Pages of memory that it has.
@@ -45,7 +47,7 @@ impl Contents {
 
     /// Blocks of 512 bytes, as `stat` counts them.
     pub fn blocks(&self) -> u64 {
-        let packed = (self.packed.len() as u64).div_ceil(PAGE);
+        let packed = self.packed.len().div_ceil(PAGE);
         let beside = self.pages.range(packed..).count() as u64;
         (packed + beside) * (PAGE / 512)
     }
@@ -60,7 +62,10 @@ impl Contents {
     }
 
     /// Copies from `offset`; says how much there was.
-    pub fn read(&self, offset: u64, target: &mut [u8]) -> usize {
+    ///
+    /// # Errors
+    /// `EIO` if a disk cannot be read.
+    pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
         self.show(offset, target.len() as u64, &mut |bytes| {
             target[done..done + bytes.len()].copy_from_slice(bytes);
@@ -69,7 +74,10 @@ impl Contents {
     }
 
     /// Shows up to `len` bytes from `offset` where they lie, piece after piece; says how many there were.
-    pub fn show(&self, offset: u64, len: u64, show: &mut dyn FnMut(&[u8])) -> usize {
+    ///
+    /// # Errors
+    /// `EIO` if a disk cannot be read: what is before that was shown.
+    pub fn show(&self, offset: u64, len: u64, show: &mut dyn FnMut(&[u8])) -> Result<usize, Errno> {
         let count = self.len.saturating_sub(offset).min(len);
         let (mut at, end) = (offset, offset + count);
         let mut pages = self.pages.range(offset / PAGE..).peekable();
@@ -84,61 +92,74 @@ impl Contents {
                 }
                 next => {
                     let until = next.map_or(end, |(number, _)| end.min(**number * PAGE));
-                    self.show_packed(at..until, show);
+                    self.show_packed(at..until, show)?;
                     at = until;
                 }
             }
         }
-        count as usize
+        Ok(count as usize)
     }
 
     /// Shows a range in which no page was written.
-    fn show_packed(&self, range: Range<u64>, show: &mut dyn FnMut(&[u8])) {
-        let inside = |at: u64| at.min(self.packed.len() as u64) as usize;
-        let packed = &self.packed[inside(range.start)..inside(range.end)];
+    fn show_packed(&self, range: Range<u64>, show: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
+        let inside = |at: u64| at.min(self.packed.len());
+        let packed = inside(range.start)..inside(range.end);
+        let mut zeros = range.end - range.start - (packed.end - packed.start);
         if !packed.is_empty() {
-            show(packed);
+            self.packed.show(packed, show)?;
         }
-        let mut zeros = range.end - range.start - packed.len() as u64;
         while zeros > 0 {
             let part = zeros.min(PAGE);
             show(&ZEROS[..part as usize]);
             zeros -= part;
         }
+        Ok(())
     }
 
     /// The page, as it is now, to be written.
-    fn page(&mut self, number: u64) -> &mut Page {
-        let packed = self.packed;
-        self.pages.entry(number).or_insert_with(|| {
+    fn page(&mut self, number: u64) -> Result<&mut Page, Errno> {
+        if !self.pages.contains_key(&number) {
             let mut page = Box::new([0; PAGE as usize]);
-            let start = (number * PAGE).min(packed.len() as u64) as usize;
-            let there = (packed.len() - start).min(PAGE as usize);
-            page[..there].copy_from_slice(&packed[start..start + there]);
-            page
-        })
+            let start = (number * PAGE).min(self.packed.len());
+            let end = (start + PAGE).min(self.packed.len());
+            let mut done = 0;
+            self.packed.show(start..end, &mut |bytes| {
+                page[done..done + bytes.len()].copy_from_slice(bytes);
+                done += bytes.len();
+            })?;
+            self.pages.insert(number, page);
+        }
+        self.pages.get_mut(&number).ok_or(Errno::EIO)
     }
 
     /// Writes `len` bytes at `offset`, which `fill` puts where they are to lie, piece after piece; the file
-    /// grows if that is behind its end.
-    pub fn write(&mut self, offset: u64, len: u64, fill: &mut dyn FnMut(&mut [u8])) {
+    /// grows if that is behind its end. Says how many were written.
+    ///
+    /// # Errors
+    /// `EIO` if a disk cannot be read, of which the first page is a part.
+    pub fn write(&mut self, offset: u64, len: u64, fill: &mut dyn FnMut(&mut [u8])) -> Result<u64, Errno> {
         let mut done = 0;
         while done < len {
             let at = offset + done;
             let within = (at % PAGE) as usize;
             let part = (PAGE as usize - within).min((len - done) as usize);
-            fill(&mut self.page(at / PAGE)[within..within + part]);
+            match self.page(at / PAGE) {
+                Ok(page) => fill(&mut page[within..within + part]),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
             done += part as u64;
         }
         if done > 0 {
             self.len = self.len.max(offset + done);
         }
+        Ok(done)
     }
 
     /// Cuts the file, or lets it end later.
     pub fn truncate(&mut self, len: u64) {
         if len < self.len {
-            self.packed = &self.packed[..(self.packed.len() as u64).min(len) as usize];
+            self.packed.cut(len);
             drop(self.pages.split_off(&len.div_ceil(PAGE)));
             if let Some(page) = self.pages.get_mut(&(len / PAGE)) {
                 page[(len % PAGE) as usize..].fill(0);
@@ -148,33 +169,41 @@ impl Contents {
     }
 
     /// Makes zeros of a range, and gives up the pages that are wholly within.
-    pub fn punch(&mut self, offset: u64, len: u64) {
+    ///
+    /// # Errors
+    /// `EIO` if a disk cannot be read: what is before that is zero.
+    pub fn punch(&mut self, offset: u64, len: u64) -> Result<(), Errno> {
         let end = offset.saturating_add(len).min(self.len.next_multiple_of(PAGE));
         let mut at = offset;
         while at < end {
             let (number, within) = (at / PAGE, (at % PAGE) as usize);
             let part = (PAGE - at % PAGE).min(end - at);
-            let is_packed = number * PAGE < self.packed.len() as u64;
+            let is_packed = number * PAGE < self.packed.len();
             match part == PAGE && !is_packed {
                 true => drop(self.pages.remove(&number)),
                 false if is_packed || self.pages.contains_key(&number) => {
-                    self.page(number)[within..within + part as usize].fill(0);
+                    self.page(number)?[within..within + part as usize].fill(0);
                 }
                 false => {}
             }
             at += part;
         }
+        Ok(())
     }
 
     /// Gives a range pages of its own, and lets the file reach its end.
-    pub fn allocate(&mut self, offset: u64, len: u64) {
+    ///
+    /// # Errors
+    /// `EIO` if a disk cannot be read.
+    pub fn allocate(&mut self, offset: u64, len: u64) -> Result<(), Errno> {
         for number in offset / PAGE..(offset + len).div_ceil(PAGE) {
-            self.page(number);
+            self.page(number)?;
         }
+        Ok(())
     }
 
     fn has(&self, number: u64) -> bool {
-        number * PAGE < self.packed.len() as u64 || self.pages.contains_key(&number)
+        number * PAGE < self.packed.len() || self.pages.contains_key(&number)
     }
 
     /// The first place at or after `offset` that is no hole.

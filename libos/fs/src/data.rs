@@ -29,7 +29,7 @@ impl Vfs {
             return self.host_read(id, offset, target);
         }
         match &self.inode(node.stored().ok_or(Errno::EINVAL)?).body {
-            Body::File(contents) => Ok(contents.read(offset, target)),
+            Body::File(contents) => contents.read(offset, target),
             Body::Directory(_) => Err(Errno::EISDIR),
             _ => Err(Errno::EINVAL),
         }
@@ -48,7 +48,7 @@ impl Vfs {
         show: &mut dyn FnMut(&[u8]),
     ) -> Result<usize, Errno> {
         match &self.inode(node.stored().ok_or(Errno::EINVAL)?).body {
-            Body::File(contents) => Ok(contents.show(offset, len, show)),
+            Body::File(contents) => contents.show(offset, len, show),
             Body::Directory(_) => Err(Errno::EISDIR),
             _ => Err(Errno::EINVAL),
         }
@@ -99,7 +99,7 @@ impl Vfs {
             count = count.min(PAGE - offset % PAGE);
             self.check_write(id, offset, count)?;
         }
-        self.change(id, |contents| contents.write(offset, count, fill))?;
+        let count = self.change(id, |contents| contents.write(offset, count, fill))??;
         if count > 0 {
             self.inode_mut(id).change_contents(caller);
             self.tell_of(node, IN_MODIFY);
@@ -124,7 +124,16 @@ impl Vfs {
     /// All of a file, if it is as it lies in the image: on pages of its own, which nobody changes.
     pub fn packed(&self, node: NodeId) -> Option<&'static [u8]> {
         match &self.inode(node.stored()?).body {
-            Body::File(contents) => contents.untouched(),
+            Body::File(contents) => contents.untouched()?.in_memory(),
+            _ => None,
+        }
+    }
+
+    /// By which the first byte of a file is told from all others, and those behind it by the numbers that
+    /// follow, if the file is as it came with the root: each byte with a name stays what it is.
+    pub fn first_name(&self, node: NodeId) -> Option<u64> {
+        match &self.inode(node.stored()?).body {
+            Body::File(contents) => Some(contents.untouched()?.name()),
             _ => None,
         }
     }
@@ -185,11 +194,12 @@ impl Vfs {
         let end = offset.checked_add(len).filter(|end| *end <= END_MAX).ok_or(Errno::EFBIG)?;
         self.check_write(id, offset, len)?;
         self.change(id, |contents| {
-            contents.allocate(offset, len);
+            contents.allocate(offset, len)?;
             if end > contents.len() {
                 contents.truncate(end);
             }
-        })?;
+            Ok::<(), Errno>(())
+        })??;
         self.inode_mut(id).change_contents(caller);
         Ok(())
     }
@@ -210,10 +220,10 @@ impl Vfs {
     pub fn punch(&mut self, node: NodeId, offset: u64, len: u64, caller: &Caller<'_>) -> Result<(), Errno> {
         let id = self.stored_contents(node)?;
         let len = len.min(self.size(node)?.saturating_sub(offset));
-        if self.packed(node).is_some() {
+        if self.first_name(node).is_some() {
             self.check_write(id, offset, len)?;
         }
-        self.change(id, |contents| contents.punch(offset, len))?;
+        self.change(id, |contents| contents.punch(offset, len))??;
         self.inode_mut(id).change_contents(caller);
         Ok(())
     }

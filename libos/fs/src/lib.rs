@@ -36,6 +36,7 @@ mod create;
 mod data;
 mod devices;
 mod directory;
+mod disk;
 mod errno;
 mod host;
 mod listing;

@@ -7,15 +7,20 @@
 use crate::attributes::{FileTime, Ownership, Stamp};
 use crate::caller::Caller;
 use crate::contents::Contents;
+use crate::disk::{FirstBytes, RootDisk};
 use crate::errno::Errno;
 use crate::listing::NodeType;
 use crate::node::{Body, NodeId};
 use crate::vfs::Vfs;
 use crate::walk::LastLink;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
 use core::fmt;
+use nom_port::disk::Disk;
+use nom_port::root_disk::{ELSEWHERE, Extent};
 
 const MAGIC: &[u8] = b"070701";
 const FIELDS: usize = 13;
@@ -25,6 +30,12 @@ const TRAILER: &[u8] = b"TRAILER!!!";
 /// What is wrong with an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadArchive(String);
+
+impl BadArchive {
+    pub(crate) fn new(problem: String) -> BadArchive {
+        BadArchive(problem)
+    }
+}
 
 impl fmt::Display for BadArchive {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,7 +55,9 @@ struct Packed {
     links: u32,
     modified: u32,
     device: u64,
+    /// What it holds, or, if it is [`ELSEWHERE`], where that is.
     contents: &'static [u8],
+    check: u32,
 }
 
 impl Packed {
@@ -55,7 +68,7 @@ impl Packed {
         for (field, digits) in fields.iter_mut().zip(header.chunks(8)) {
             *field = u32::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()?;
         }
-        let [number, mode, user, group, links, modified, len, _, _, major, minor, name_len, _] = fields;
+        let [number, mode, user, group, links, modified, len, _, _, major, minor, name_len, check] = fields;
         let name_end = HEADER.checked_add(name_len as usize)?;
         let name = archive.get(HEADER..name_end)?;
         let name = &name[..name.iter().position(|byte| *byte == 0)?];
@@ -64,7 +77,20 @@ impl Packed {
         let contents = archive.get(start..end)?;
         let rest = archive.get(end.next_multiple_of(4)..).unwrap_or_default();
         let device = device_number(major, minor);
-        Some((Packed { name, number, mode, user, group, links, modified, device, contents }, rest))
+        Some((Packed { name, number, mode, user, group, links, modified, device, contents, check }, rest))
+    }
+}
+
+impl Packed {
+    /// What a file holds, if that is anywhere.
+    fn first_bytes(&self, disk: Option<&Rc<RootDisk>>) -> Option<FirstBytes> {
+        match (self.check, disk) {
+            (ELSEWHERE, Some(disk)) => {
+                Some(FirstBytes::disk(disk, Extent::decode(self.contents, disk.blocks())?))
+            }
+            (0, _) => Some(FirstBytes::image(self.contents)),
+            _ => None,
+        }
     }
 }
 
@@ -87,7 +113,31 @@ impl Vfs {
     ///
     /// # Errors
     /// What is wrong with it, by the entry's name.
-    pub fn unpack(&mut self, caller: &Caller<'_>, mut archive: &'static [u8]) -> Result<(), BadArchive> {
+    pub fn unpack(&mut self, caller: &Caller<'_>, archive: &'static [u8]) -> Result<(), BadArchive> {
+        self.unpack_all(caller, archive, None)
+    }
+
+    /// Makes the files of a disk, of whose blocks so many are kept in memory at most when they were read.
+    /// What cannot be read later is `EIO` to who asks for it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn unpack_disk(
+        &mut self,
+        caller: &Caller<'_>,
+        disk: Box<dyn Disk>,
+        blocks: usize,
+    ) -> Result<(), BadArchive> {
+        let (disk, archive) = RootDisk::open(disk, blocks)?;
+        self.unpack_all(caller, archive, Some(&Rc::new(disk)))
+    }
+
+    fn unpack_all(
+        &mut self,
+        caller: &Caller<'_>,
+        mut archive: &'static [u8],
+        disk: Option<&Rc<RootDisk>>,
+    ) -> Result<(), BadArchive> {
         let mut linked = BTreeMap::new();
         let mut before: &[u8] = b"its beginning";
         loop {
@@ -96,7 +146,7 @@ impl Vfs {
             if entry.name == TRAILER {
                 return Ok(());
             }
-            let made = self.unpack_one(caller, &entry, &mut linked);
+            let made = self.unpack_one(caller, &entry, disk, &mut linked);
             made.map_err(|error| BadArchive(format!("{}: {error}", String::from_utf8_lossy(entry.name))))?;
             (before, archive) = (entry.name, rest);
         }
@@ -106,6 +156,7 @@ impl Vfs {
         &mut self,
         caller: &Caller<'_>,
         entry: &Packed,
+        disk: Option<&Rc<RootDisk>>,
         linked: &mut BTreeMap<u32, NodeId>,
     ) -> Result<(), Errno> {
         let root = self.root();
@@ -125,7 +176,8 @@ impl Vfs {
         let node = self.resolve(caller, root, entry.name, LastLink::Keep)?;
         let id = node.stored().ok_or(Errno::EEXIST)?;
         if kind == NodeType::File {
-            self.inode_mut(id).body = Body::File(Contents::packed(entry.contents));
+            let contents = entry.first_bytes(disk).ok_or(Errno::EINVAL)?;
+            self.inode_mut(id).body = Body::File(Contents::packed(contents));
         }
         self.set_owner(caller, node, Ownership { user: Some(entry.user), group: Some(entry.group) })?;
         self.inode_mut(id).permissions = if kind.is_link() { 0o777 } else { entry.mode & 0o7777 };

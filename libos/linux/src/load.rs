@@ -125,6 +125,10 @@ impl Contents for Opened {
         self.vfs.borrow().packed(self.node)
     }
 
+    fn first_name(&self) -> Option<u64> {
+        self.vfs.borrow().first_name(self.node)
+    }
+
     fn node(&self) -> Option<NodeId> {
         Some(self.node)
     }

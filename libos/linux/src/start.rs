@@ -5,7 +5,8 @@
 //! where it begins, `user` whom it runs as, `USER:GROUP` by numbers, and `volume.N`, from 0 on, where the
 //! directory is that the host lends by the device of that number; `trace` is the number of the device that
 //! lends the directory whose file `trace` calls are noted in, and `trace.calls`, `trace.style` and
-//! `trace.string` are what [`TraceOptions`] reads; the rest is nom's.
+//! `trace.string` are what [`TraceOptions`] reads; `root` is `disk` if the files are not packed but on a
+//! disk; the rest is nom's.
 
 use crate::family::{Beginning, FamilyParts, ProcessFamily};
 use crate::trace::{TraceOptions, TraceSink, Tracer};
@@ -17,14 +18,19 @@ use linux_raw_sys::general::O_WRONLY;
 use nom_app::sockets::{self, Network};
 use nom_fs::{Caller, Credentials, Vfs};
 use nom_ninep::{Client, Fid};
+use nom_port::disk::Disk;
+use nom_port::root_disk::BLOCK_BYTES;
 use nom_rt::event_loop::EventLoop;
 use nom_sys::port::{Clock, Dma, Doorbell, Function, Idle, Interrupter};
+use nom_virtio::block::BlockDevice;
 use nom_virtio::ninep::NinepDevice;
 
 /// Bytes of the stack that a thread's system calls run on.
 const STACK_BYTES: usize = 128 << 10;
 /// The part of memory that files may take that are written.
 const FILES_PART: u64 = 2;
+/// The part of memory that keeps what was read from a disk.
+const BLOCKS_PART: u64 = 8;
 /// Before the number of each variable that says where a volume is.
 const VOLUME: &str = "volume.";
 /// Variables that a program finds if nobody says otherwise.
@@ -78,14 +84,33 @@ fn files() -> Result<Vfs, Box<dyn core::error::Error>> {
     let mut vfs = Vfs::new(now, nom_app::memory_free() / FILES_PART / PAGE);
     let (credentials, root) = (Credentials::default(), vfs.root());
     let caller = Caller::first(&credentials, root, now);
-    vfs.unpack(&caller, nom_sys::start::archive()).map_err(|error| format!("the packed files: {error}"))?;
+    match nom_app::var("root") {
+        Some("disk") => {
+            let disk = disk().map_err(|error| format!("the disk with the files: {error}"))?;
+            let blocks = nom_app::memory_free() / BLOCKS_PART / BLOCK_BYTES;
+            vfs.unpack_disk(&caller, disk, blocks as usize)
+        }
+        _ => vfs.unpack(&caller, nom_sys::start::archive()),
+    }
+    .map_err(|error| format!("the packed files: {error}"))?;
     vfs.mount_system(&caller).map_err(|error| format!("/dev, /proc and /sys: {error}"))?;
     mount_volumes(&mut vfs, &caller)?;
     Ok(vfs)
 }
 
-/// Vendor and device identifiers of devices that lend a directory: modern, and transitional.
+/// The first disk that there is.
+fn disk() -> Result<Box<dyn Disk>, Box<dyn core::error::Error>> {
+    let is_disk = |vendor, device| vendor == VENDOR && DISKS.contains(&device);
+    let index = nom_sys::devices::find_nth(0, is_disk).map_err(|error| error.name())?;
+    let function = Function::acquire(index).map_err(|error| error.name())?;
+    Ok(Box::new(BlockDevice::open(function, &mut Dma)?))
+}
+
+/// Vendor of all these devices.
 const VENDOR: u32 = 0x1af4;
+/// Device identifiers of disks: modern, and transitional.
+const DISKS: [u32; 2] = [0x1042, 0x1001];
+/// Likewise of devices that lend a directory.
 const LENDERS: [u32; 2] = [0x1049, 0x1009];
 
 /// Covers directories with those that the host lends.

@@ -65,6 +65,12 @@ impl<N: Nic> Link<N> {
     /// Queues a packet, or drops and counts it if the ring is full.
     pub fn transmit(&mut self, now: Instant, packet: Outgoing<N::Buffer>) {
         self.outgoing = packet;
+        self.send_limited(now);
+    }
+
+    /// The same for a packet that was written to `outgoing`, with the limit of hops that routers ask for.
+    #[inline]
+    pub fn send_limited(&mut self, now: Instant) {
         if self.hop_limit6 != HOPS {
             limit_hops(&mut self.outgoing.head, self.hop_limit6);
         }

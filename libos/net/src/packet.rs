@@ -30,9 +30,9 @@ use crate::answer::Answer;
 use crate::buffer::{Buffer, Chain, Slice, chain_len};
 use crate::chain;
 use crate::checksum;
-use crate::frame::{self, ChecksumField, Ethernet, Mac, Packet, Path, protocol};
+use crate::frame::{self, ChecksumField, Ethernet, Mac, PLAIN_UDP4, Packet, Path, protocol};
 use crate::tcp::segment::Ports;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use nom_port::nic::{Checksum, Head, Outgoing, PartialChecksum, Received};
 use smoltcp::wire::{EthernetProtocol, UdpPacket};
 
@@ -123,12 +123,52 @@ pub fn udp<B: Buffer>(
     is_offloaded: bool,
 ) -> (Head, Option<PartialChecksum>) {
     let len = chain_len(payload);
-    let (mut head, start) = frame::ip(path, protocol::UDP, UDP_HEADER, len);
+    let mut head = Head::zeroed(path.header_len() + UDP_HEADER);
+    let checksum = put_udp(&mut head, path, ports, (payload, len), is_offloaded);
+    (head, checksum)
+}
+
+/// Writes those headers in front of a packet's payload, and `front` between the two.
+pub(crate) fn write_udp<B: Buffer>(
+    packet: &mut Outgoing<B>,
+    path: &Path,
+    ports: Ports,
+    front: &[u8],
+    is_offloaded: bool,
+) {
+    let Outgoing { head, payload, checksum, segmentation, .. } = packet;
+    let len = front.len() + chain_len(payload);
+    *segmentation = None;
+    if let (IpAddr::V4(from), IpAddr::V4(to), true) = (path.from, path.to, is_offloaded) {
+        head.restart(PLAIN_UDP4);
+        let plain = head.storage_mut().first_chunk_mut().expect("a head is longer than its headers");
+        frame::put_plain_udp4(plain, (path.mac, path.hop), (from, to), ports, len);
+        head.append(front);
+        *checksum = Some(PartialChecksum { start: (PLAIN_UDP4 - UDP_HEADER) as u16, offset: 6 });
+        return;
+    }
+    let headers = path.header_len() + UDP_HEADER;
+    head.restart(headers);
+    head.fill(0);
+    head.append(front);
+    *checksum = put_udp(head, path, ports, (payload, len), is_offloaded);
+}
+
+/// Writes the headers of a datagram of `len` bytes into a head in which they are still zero; its first bytes
+/// may be in the head, too, and the others are `payload`.
+fn put_udp<B: Buffer>(
+    head: &mut Head,
+    path: &Path,
+    ports: Ports,
+    (payload, len): (&[Slice<B>], usize),
+    is_offloaded: bool,
+) -> Option<PartialChecksum> {
+    let start = path.header_len();
+    frame::put_ip(&mut head[..start], path, protocol::UDP, UDP_HEADER + len);
     let mut packet = UdpPacket::new_unchecked(&mut head[start..]);
     packet.set_src_port(ports.from);
     packet.set_dst_port(ports.to);
     packet.set_len((UDP_HEADER + len) as u16);
     let field = ChecksumField { start, offset: 6, protocol: protocol::UDP };
-    let checksum = frame::put_checksum(&mut head, field, path, payload, is_offloaded);
-    (head, checksum)
+    frame::put_checksum(head, field, path, payload, is_offloaded)
 }

@@ -14,7 +14,7 @@ use nom_net::tcp::sequence::Seq;
 use nom_net::{
     Application, Config, Family, FlowId, Instant, QueryId, ResolveError, Slice, Stack, checksum, dns,
 };
-use nom_port::nic::Received;
+use nom_port::nic::{Offloads, Received};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -134,6 +134,31 @@ fn datagrams_go_both_ways_in_both_families() {
         let is_back = world.run(Duration::from_secs(1), |world| !world.left.application.datagrams.is_empty());
         assert!(is_back, "{address}: {:?} {:?}", world.left.stack.counters(), world.right.stack.counters());
         assert_eq!(world.left.application.datagrams, [(to, b"hello".to_vec())]);
+    }
+}
+
+/// Whether its way is known yet or not, and whoever computes checksums.
+#[test]
+fn what_is_put_in_front_of_an_answer_comes_in_front_of_it() {
+    for (address, checksum) in
+        [("10.0.0.2", true), ("10.0.0.2", false), ("fd00::2", true), ("fd00::2", false)]
+    {
+        let offloads = Offloads { checksum, ..Offloads::default() };
+        let machine =
+            |number| Machine::new(Device::new(number, offloads), config(number, 3), Peer::default());
+        let mut world = World::new(machine(1), machine(2), 1, Faults::default());
+        let to = SocketAddr::new(address.parse().unwrap(), 9);
+        let from = SocketAddr::new(world.left.stack.config().source_for(to.ip()).unwrap(), 4000);
+        world.right.stack.bind(9);
+        for (front, rest) in [(8, 100), (0, 3), (8, 0), (64, 1), (65, 1), (300, 1000)] {
+            let bytes: Vec<u8> = (0..front + rest).map(|at| at as u8).collect();
+            let payload = Chain::from_iter(world.left.stack.buffer(&bytes[front..]));
+            world.left.stack.answer_datagram(from, to, &bytes[..front], payload).unwrap();
+            world.left.due = Some(world.now);
+            let has_come = |world: &mut World<Peer, Peer>| !world.right.application.datagrams.is_empty();
+            assert!(world.run(Duration::from_secs(1), has_come), "{address}, {front}: lost");
+            assert_eq!(std::mem::take(&mut world.right.application.datagrams), [(from, bytes)], "{front}");
+        }
     }
 }
 

@@ -599,10 +599,9 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         self.reply.end(u32::from(len > 0), len);
         let taken = self.reply.take(stack.nic(), &mut self.slices);
         for (head, len) in self.reply.datagrams().filter(|_| taken.is_some()) {
-            let mut datagram: Chain<N::Buffer> = stack.buffer(head).into_iter().collect();
-            datagram.append(&mut split(&mut self.slices, len));
+            let payload = split(&mut self.slices, len);
             // A datagram that cannot be sent is lost, as datagrams are; the stack counts why.
-            if stack.answer_datagram(to, from, datagram).is_ok() {
+            if stack.answer_datagram(to, from, head, payload).is_ok() {
                 stack.nic().answer(head.len() + len);
             }
         }

@@ -41,6 +41,8 @@ pub struct FakeOptions {
     pub identifier: u32,
     /// Queue pairs that its configuration claims, if not those that it has.
     pub claims: Option<u16>,
+    /// What its configuration is, if not a network device's.
+    pub config: Option<Vec<u8>>,
     /// No PCI: version of its registers, and the kind of device.
     pub mmio: Option<(u32, u32)>,
 }
@@ -62,6 +64,7 @@ impl Default for FakeOptions {
             is_restless: false,
             identifier: 0x1041_1af4,
             claims: None,
+            config: None,
             mmio: None,
         }
     }
@@ -100,8 +103,8 @@ struct Device {
     server: Option<Server>,
 }
 
-/// Answers a request; nothing is no answer.
-type Answer = dyn FnMut(&[u8]) -> Option<Vec<u8>>;
+/// Answers a request, of which there is room for so many bytes; nothing is no answer.
+type Answer = dyn FnMut(&[u8], usize) -> Option<Vec<u8>>;
 
 /// What answers each request on queue 0, of a device that is for requests.
 struct Server(Box<Answer>);
@@ -146,7 +149,12 @@ impl FakeFunction {
     }
 
     /// Has each request on queue 0 answered as it comes.
-    pub fn serve(&self, answer: impl FnMut(&[u8]) -> Option<Vec<u8>> + 'static) {
+    pub fn serve(&self, mut answer: impl FnMut(&[u8]) -> Option<Vec<u8>> + 'static) {
+        self.serve_in_room(move |request, _| answer(request));
+    }
+
+    /// Likewise, by who is told for how many bytes there is room.
+    pub fn serve_in_room(&self, answer: impl FnMut(&[u8], usize) -> Option<Vec<u8>> + 'static) {
         self.0.borrow_mut().server = Some(Server(Box::new(answer)));
     }
 
@@ -510,6 +518,9 @@ impl Device {
         config[6] = 1;
         config[8..10].copy_from_slice(&pairs.to_le_bytes());
         config[10..12].copy_from_slice(&mtu.to_le_bytes());
+        if let Some(other) = &self.options.config {
+            config[..other.len()].copy_from_slice(other);
+        }
         config[offset..offset + bytes].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
@@ -520,7 +531,9 @@ impl Device {
         if let Some(Server(answer)) = self.server.as_mut().filter(|_| queue == 0) {
             let queue = slot.queue.as_mut().expect("the queue is enabled");
             while let Some(lent) = queue.take() {
-                match answer(&lent.read(&self.memory)) {
+                let writable = lent.pieces.iter().filter(|piece| piece.is_writable);
+                let room = writable.map(|piece| piece.bytes as usize).sum();
+                match answer(&lent.read(&self.memory), room) {
                     Some(bytes) => {
                         let written = lent.write(&self.memory, &bytes);
                         queue.put(&lent, written as u32);

@@ -1,7 +1,7 @@
 //! Drivers for virtio devices (OASIS virtio 1.2), over `nom-port`'s PCI functions and memory.
 //!
 //! [`transport`] is how a device is reached, [`queue`] the split and the packed virtqueue behind one type,
-//! [`net`] the network device, [`ninep`] the one by which a host lends a
+//! [`net`] the network device, [`block`] a disk, [`ninep`] the one by which a host lends a
 //! directory. A driver is run by the core that owns it: nothing here waits but for the
 //! device's answer to a command, nothing locks (buffers come back from other cores by atomics), and nothing
 //! allocates for a packet but what `nom-port` says.
@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+pub mod block;
 pub mod error;
 pub mod memory;
 pub mod net;

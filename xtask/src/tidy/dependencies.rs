@@ -26,7 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("libos/virtio", &["libos/port", "libos/ninep"]),
     ("libos/virtio-fake", &["libos/port"]),
     ("libos/net", &["libos/port"]),
-    ("libos/fs", &["libos/ninep"]),
+    ("libos/fs", &["libos/port", "libos/ninep"]),
     ("libos/elastic", &["libos/port", "libos/rt", "libos/net"]),
     ("libos/serve", &["libos/port", "libos/grid", "libos/service", "libos/rt", "libos/net", "libos/elastic"]),
     ("libos/async", &["libos/port", "libos/service", "libos/rt"]),

@@ -2,11 +2,16 @@
 
 use super::{BundleManifest, Files};
 use crate::root::{Command, Root};
+use nom_abi::image::DeviceSelector;
 
 /// Before the names of the program's own variables: the others are nom's.
 const VARIABLE_PREFIX: &str = "env.";
 /// What commands are found by, as Docker has it.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Bytes of files that lie in the image, and with it in memory; more are read from a disk.
+const IMAGE_BYTES_MAX: u64 = 64 << 20;
+/// A disk: a virtio device of type 2 (virtio 1.2, section 5), of any class.
+const DISK: DeviceSelector = DeviceSelector { vendor: 0x1af4, device: 0x1042, class: 0xff_ffff };
 /// Memory of a machine beside the root's files, which are there once.
 const MEMORY_BYTES: u64 = 256 << 20;
 /// Machines get whole pieces of this.
@@ -41,8 +46,25 @@ impl BundleManifest {
         let (user, group) = command.user;
         application.environment.insert("user".to_owned(), format!("{user}:{group}"));
         application.environment.insert("directory".to_owned(), command.directory.clone());
-        application.files = Some(Files { mounts: Vec::new(), newest: None, root: Some(root) });
+        application.files =
+            Some(Files { mounts: Vec::new(), newest: None, root: Some(root), on_disk: false });
         self
+    }
+
+    /// The same, but its files are to be on a disk of the machine, and not in its image, if they are many.
+    pub fn with_large_root_on_disk(mut self) -> BundleManifest {
+        if self.root().is_some_and(|root| root.bytes() > IMAGE_BYTES_MAX) {
+            let application = &mut self.applications[0];
+            application.environment.insert("root".to_owned(), "disk".to_owned());
+            application.devices.push(DISK);
+            application.files = application.files.take().map(|files| Files { on_disk: true, ..files });
+        }
+        self
+    }
+
+    /// The files that a machine is to have on a disk.
+    pub fn disk(&self) -> Option<&Files> {
+        self.applications[0].files.as_ref().filter(|files| files.on_disk)
     }
 
     /// The files of the program of Linux that the first application runs, if it runs one.
@@ -60,6 +82,8 @@ impl BundleManifest {
 
     /// Bytes of memory for a machine that runs a program of Linux; nothing for others.
     pub fn memory_with_root(&self) -> Option<u64> {
-        Some((MEMORY_BYTES + self.root()?.bytes()).next_multiple_of(PIECE_BYTES))
+        let root = self.root()?;
+        let files = if self.disk().is_some() { root.index_bytes() } else { root.bytes() };
+        Some((MEMORY_BYTES + files).next_multiple_of(PIECE_BYTES))
     }
 }

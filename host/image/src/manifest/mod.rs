@@ -100,6 +100,8 @@ pub struct Files {
     pub newest: Option<u64>,
     /// The root of a Linux program, to which the directories are added.
     pub root: Option<Root>,
+    /// Whether they are not in the image: the machine has them on a disk.
+    pub on_disk: bool,
 }
 
 /// A directory of the host and where the application finds its files: `DIRECTORY:/PATH[:ro]`.

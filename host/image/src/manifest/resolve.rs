@@ -197,7 +197,7 @@ fn files(layers: &Layers) -> Result<Option<Files>> {
     not_by_hand(layers, FILES)?;
     let Some(given) = layers.find(|raw| &raw.files) else { return Ok(None) };
     let mount = Mount { directory: given.source.relative(given.value()), at: "/".to_owned() };
-    Ok(Some(Files { mounts: vec![mount], newest: None, root: None }))
+    Ok(Some(Files { mounts: vec![mount], newest: None, root: None, on_disk: false }))
 }
 
 /// A variable that a field sets is not to be set in the environment, too.

@@ -7,7 +7,6 @@ use super::gather::MADE;
 use super::lookup::LINKS_MAX;
 use super::{Body, DIRECTORY, Entry, FILE, LINK, Root, TYPE_MASK, error};
 use crate::error::Result;
-use crate::files::ARCHIVE_BYTES_MAX;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
@@ -244,9 +243,6 @@ fn link_name(entry: &tar::Entry<'_, impl Read>) -> Result<String, String> {
 
 fn contents(entry: &mut tar::Entry<'_, impl Read>) -> Result<Body, String> {
     let bytes = entry.size();
-    if bytes > ARCHIVE_BYTES_MAX {
-        return Err(format!("{bytes} bytes, expected at most {ARCHIVE_BYTES_MAX} in all"));
-    }
     let mut contents = Vec::new();
     entry.read_to_end(&mut contents).map_err(|reason| reason.to_string())?;
     if contents.len() as u64 != bytes {

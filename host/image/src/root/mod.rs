@@ -1,6 +1,7 @@
 //! The files of a Linux program: a tree of names with their rights, lowered to an archive in cpio's "newc"
 //! format, which `nom-fs` reads where it lies in the image.
 
+mod disk;
 mod gather;
 mod layer;
 mod lookup;
@@ -10,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::files::ARCHIVE_BYTES_MAX;
 use cpio::newc::{Builder, trailer};
 pub(crate) use layer::Layers;
+use nom_port::root_disk::ELSEWHERE;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io::Write;
@@ -21,6 +23,8 @@ use std::sync::Arc;
 const PAGE: usize = 4096;
 /// Bytes of a header in the archive.
 const HEADER: usize = 110;
+/// Where in it the field `check` is, up to its end.
+const CHECK: usize = 102;
 const TYPE_MASK: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
@@ -52,6 +56,14 @@ enum Body {
     Bytes(Arc<[u8]>),
     /// What a file of the host holds; with its device and number if it has several names.
     Host(PathBuf, Option<(u64, u64)>),
+}
+
+/// What an archive has of an entry.
+#[derive(Default)]
+struct Packed {
+    bytes: Vec<u8>,
+    /// They say where its contents are.
+    is_elsewhere: bool,
 }
 
 /// What two names of one file have in common.
@@ -132,6 +144,14 @@ impl Root {
         })
     }
 
+    /// Bytes that a machine needs to know the files, and for those that are small, if others are on a disk.
+    pub fn index_bytes(&self) -> u64 {
+        /// What is known of a file, in the index and in the tree.
+        const KNOWN: u64 = 1024;
+        let small = self.files().map(|(_, bytes)| bytes).filter(|bytes| *bytes < PAGE as u64);
+        small.sum::<u64>() + self.entries.len() as u64 * KNOWN
+    }
+
     /// Whether there is something of this path.
     pub fn contains(&self, path: &str) -> bool {
         self.entries.contains_key(path.trim_matches('/'))
@@ -195,6 +215,13 @@ impl Root {
     /// # Errors
     /// A file that cannot be read any more; more than an image takes.
     pub fn archive(&self) -> Result<Vec<u8>> {
+        self.pack(ARCHIVE_BYTES_MAX, |entry| {
+            Ok(Packed { bytes: entry.body.contents()?, is_elsewhere: false })
+        })
+    }
+
+    /// The archive of what `packed` says of each entry, with so many bytes at most.
+    fn pack<'a>(&'a self, most: u64, mut packed: impl FnMut(&'a Entry) -> Result<Packed>) -> Result<Vec<u8>> {
         let mut archive = Vec::new();
         let mut names: BTreeMap<FileName, u32> = BTreeMap::new();
         for name in self.entries.values().filter_map(|entry| entry.body.file_name()) {
@@ -205,12 +232,12 @@ impl Root {
             let name = entry.body.file_name();
             let links = name.map_or(1, |name| names[&name]);
             let first = name.filter(|_| links > 1).map(|name| *known.entry(name).or_insert(number));
-            let (number, contents) = match first {
-                Some(first) if first != number => (first, Vec::new()),
-                _ => (number, entry.body.contents()?),
+            let (number, Packed { bytes: contents, is_elsewhere }) = match first {
+                Some(first) if first != number => (first, Packed::default()),
+                _ => (number, packed(entry)?),
             };
-            if archive.len() as u64 + contents.len() as u64 > ARCHIVE_BYTES_MAX {
-                let problem = format!("with it the root takes more than {ARCHIVE_BYTES_MAX} bytes");
+            if archive.len() as u64 + contents.len() as u64 > most {
+                let problem = format!("with it the root takes more than {most} bytes");
                 return Err(error(Path::new(&format!("/{path}")), problem));
             }
             let name = padded(path, archive.len(), contents.len());
@@ -222,8 +249,13 @@ impl Root {
                 .gid(entry.group)
                 .nlink(links)
                 .mtime(u32::try_from(modified).unwrap_or(u32::MAX));
+            let start = archive.len();
             let mut writer = builder.write(&mut archive, contents.len() as u32);
             writer.write_all(&contents).and_then(|()| writer.finish()).expect("memory takes everything");
+            if is_elsewhere {
+                let check = format!("{ELSEWHERE:08x}");
+                archive[start + CHECK..start + HEADER].copy_from_slice(check.as_bytes());
+            }
         }
         Ok(trailer(archive).expect("memory takes everything"))
     }

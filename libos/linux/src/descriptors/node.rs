@@ -145,6 +145,10 @@ impl crate::memory::Contents for OpenNode {
         if self.is_stored() { self.vfs.borrow().packed(self.node) } else { None }
     }
 
+    fn first_name(&self) -> Option<u64> {
+        if self.is_stored() { self.vfs.borrow().first_name(self.node) } else { None }
+    }
+
     fn node(&self) -> Option<NodeId> {
         Some(self.node)
     }

@@ -26,6 +26,7 @@ pub use shared::{FrameKeeper, SharedPages};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::cmp::Ordering;
 use core::fmt;
 use core::ops::Range;
 use nom_fs::Errno;
@@ -142,7 +143,7 @@ pub enum Bad {
     NoRegion,
     /// The region does not allow it.
     NotAllowed,
-    /// It is behind the end of the file.
+    /// It is behind the end of the file, or cannot be read.
     BehindFile,
     /// There is no memory.
     NoMemory,
@@ -381,7 +382,15 @@ impl State {
                 };
             };
             let bytes = count * PAGE;
-            region.backing.write_to(pages, next, next - range.start, bytes);
+            if region.backing.write_to(pages, next, next - range.start, bytes).is_err() {
+                pages.remove(next, count, frame);
+                // What cannot be read is nobody's affair but of who touches it.
+                return match (next.cmp(&page), count) {
+                    (Ordering::Greater, _) => Ok(()),
+                    (Ordering::Equal, 1) => Err(Bad::BehindFile),
+                    _ => self.fill(pages, range, region, page, page..page + PAGE, wanted),
+                };
+            }
             if wanted != Protection::ReadWrite {
                 pages.protect(next, count, wanted);
             }
@@ -411,8 +420,14 @@ impl State {
             Some(frame) => frame,
             None => {
                 let (frame, added) = pages.add(page, count).ok_or(Bad::NoMemory)?;
+                if part.pages.bring(pages, page, index, (frame, added)).is_err() {
+                    pages.remove(page, added, frame);
+                    return match added {
+                        1 => Err(Bad::BehindFile),
+                        _ => self.share(pages, part, page..page + PAGE, wanted, touch),
+                    };
+                }
                 count = added;
-                part.pages.bring(pages, page, index, (frame, count));
                 frame
             }
         };

@@ -114,6 +114,12 @@ pub trait Contents {
         None
     }
 
+    /// By which its first byte is told from all others that never change, and those behind it by the numbers
+    /// that follow: if nobody changes it as long as the machine runs.
+    fn first_name(&self) -> Option<u64> {
+        self.unchanging().map(|all| all.as_ptr().addr() as u64)
+    }
+
     /// Which file it is, for `/proc/self/maps`.
     fn node(&self) -> Option<NodeId> {
         None
@@ -199,26 +205,36 @@ impl Backing {
     }
 
     /// Writes what a region has from `offset` on to pages at `address`, which are zero.
-    pub(super) fn write_to(&self, pages: &dyn PageSource, address: u64, offset: u64, bytes: u64) {
-        let Backing::File(file) = self else { return };
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub(super) fn write_to(
+        &self,
+        pages: &dyn PageSource,
+        address: u64,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), Errno> {
+        let Backing::File(file) = self else { return Ok(()) };
         let bytes = bytes.min(file.bytes.saturating_sub(offset));
         if let Some(all) = file.contents.unchanging() {
             let start = (file.offset + offset).min(all.len() as u64);
             let end = (start + bytes).min(all.len() as u64);
-            return pages.write(address, &all[start as usize..end as usize]);
+            pages.write(address, &all[start as usize..end as usize]);
+            return Ok(());
         }
         let mut piece = [0; PAGE as usize];
         let mut done = 0;
         while done < bytes {
             let length = (bytes - done).min(PAGE) as usize;
-            // What cannot be read stays zero.
-            let count = file.contents.read_at(file.offset + offset + done, &mut piece[..length]).unwrap_or(0);
+            let count = file.contents.read_at(file.offset + offset + done, &mut piece[..length])?;
             if count == 0 {
                 break;
             }
             pages.write(address + done, &piece[..count]);
             done += count as u64;
         }
+        Ok(())
     }
 }
 
@@ -258,11 +274,10 @@ impl MappedRegion {
         if self.sharing == Sharing::Shared || self.rights.has(Rights::WRITE) {
             return None;
         }
-        let all = contents.unchanging()?;
+        let first = contents.first_name()?;
         let at = start + offset;
-        let here = (all.len() as u64).saturating_sub(at).min(bytes.saturating_sub(offset));
-        // Bytes that lie still are told from all others by where that is.
-        let name = all.as_ptr().addr() as u64 + at;
+        let here = contents.len().saturating_sub(at).min(bytes.saturating_sub(offset));
+        let name = first + at;
         (name.is_multiple_of(PAGE) && here >= PAGE).then_some((name, here / PAGE))
     }
 

@@ -7,6 +7,7 @@ use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::fmt;
 use core::ops::Range;
+use nom_fs::Errno;
 
 /// Keeps frames that may be mapped nowhere, and reaches what is in them.
 pub trait FrameKeeper {
@@ -66,18 +67,27 @@ impl SharedPages {
     }
 
     /// Has these pages from now on, which `pages` has mapped at `address`, zeroed: it brings what is in them.
-    pub(super) fn bring(&self, pages: &dyn PageSource, address: u64, page: u64, piece: (u64, u64)) {
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub(super) fn bring(
+        &self,
+        pages: &dyn PageSource,
+        address: u64,
+        page: u64,
+        piece: (u64, u64),
+    ) -> Result<(), Errno> {
         let (frame, count) = piece;
         if let Some(file) = &self.file {
             let mut bytes = [0; PAGE as usize];
             for index in 0..count {
-                // What cannot be read stays zero.
-                let read = file.read_at((page + index) * PAGE, &mut bytes).unwrap_or(0);
+                let read = file.read_at((page + index) * PAGE, &mut bytes)?;
                 pages.write(address + index * PAGE, &bytes[..read]);
             }
         }
         self.keeper.keep(frame, count);
         self.frames.borrow_mut().extend((0..count).map(|index| (page + index, frame + index)));
+        Ok(())
     }
 
     /// A process can write to a page from now on.

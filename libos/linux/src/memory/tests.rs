@@ -650,3 +650,41 @@ fn no_bytes_are_read_and_written_at_any_address() {
         assert_eq!(memory.write(address, &[]), Ok(()));
     }
 }
+
+/// A file of which one page cannot be read.
+struct Torn(u64);
+
+impl Contents for Torn {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+        let torn = self.0 * PAGE..(self.0 + 1) * PAGE;
+        if offset < torn.end && offset + bytes.len() as u64 > torn.start {
+            return Err(Errno::EIO);
+        }
+        FakeFile(self.len(), false).read_at(offset, bytes)
+    }
+
+    fn len(&self) -> u64 {
+        FILE_PAGES * PAGE
+    }
+}
+
+#[test]
+fn a_page_of_a_file_that_cannot_be_read_is_missing_to_who_touches_it_and_no_other_is() {
+    let (pages, memory) = memory(8, 100);
+    let torn = Rc::new(Torn(2));
+    let shared = SharedPages::new(memory.keeper(), Some(torn.clone()));
+    let backing = Backing::File(FilePart { contents: torn, offset: 0, bytes: u64::MAX });
+    let own = MappedRegion { backing, ..MappedRegion::zeros(Rights::READ) };
+    let all = MappedRegion::zeros(Rights::READ).shared(shared);
+    for (at, region) in [(START, own), (START + 8 * PAGE, all)] {
+        memory.map(Where::At(at), FILE_PAGES * PAGE, region).unwrap();
+        for page in [2, 0, 1, 2, 3] {
+            let touched = memory.touch(at + page * PAGE, Touch::Read);
+            assert_eq!(touched, if page == 2 { Err(Bad::BehindFile) } else { Ok(()) }, "page {page}");
+        }
+        assert_eq!(memory.read_value::<u8>(at + 3 * PAGE), Ok(byte_of(3 * PAGE)));
+        memory.unmap(at, FILE_PAGES * PAGE).unwrap();
+    }
+    drop(memory);
+    assert!(pages.pages.borrow().is_empty(), "what was brought in vain is given back");
+}

@@ -14,6 +14,8 @@ use smoltcp::wire::UdpPacket;
 
 /// Bytes of a UDP header.
 const HEADER: usize = 8;
+/// Most bytes of what is sent that are copied behind it.
+const FRONT_MAX: usize = 64;
 const MALFORMED: Drop = |counters| &mut counters.dropped_malformed;
 
 /// Why a datagram was not sent.
@@ -64,7 +66,8 @@ impl<N: Nic> Stack<N> {
         self.send_in_answer(from, to, payload, None)
     }
 
-    /// The same as (a part of) the answer to the frame that is being handled.
+    /// The same as (a part of) the answer to the frame that is being handled, with a copy of `front` before
+    /// the payload: behind the headers if that is short, else in a buffer of its own.
     ///
     /// # Errors
     /// [`DatagramError`]; nothing was sent.
@@ -72,10 +75,16 @@ impl<N: Nic> Stack<N> {
         &mut self,
         from: SocketAddr,
         to: SocketAddr,
+        front: &[u8],
         payload: Chain<N::Buffer>,
     ) -> Result<(), DatagramError> {
         let answer = Answer::to_datagram(self.arrived_ns);
-        self.send_in_answer(from, to, payload, Some(answer))
+        if front.len() <= FRONT_MAX {
+            return self.send_behind(front, from, to, payload, Some(answer));
+        }
+        let front = self.buffer(front).ok_or(DatagramError::Full)?;
+        let whole = core::iter::once(front).chain(payload).collect();
+        self.send_behind(&[], from, to, whole, Some(answer))
     }
 
     /// The same as the answer that `answers` says, if it is one.
@@ -89,7 +98,18 @@ impl<N: Nic> Stack<N> {
         payload: Chain<N::Buffer>,
         answers: Option<Answer>,
     ) -> Result<(), DatagramError> {
-        let len = HEADER + chain_len(&payload);
+        self.send_behind(&[], from, to, payload, answers)
+    }
+
+    fn send_behind(
+        &mut self,
+        front: &[u8],
+        from: SocketAddr,
+        to: SocketAddr,
+        payload: Chain<N::Buffer>,
+        answers: Option<Answer>,
+    ) -> Result<(), DatagramError> {
+        let len = HEADER + front.len() + chain_len(&payload);
         let headers = if to.is_ipv4() { frame::IPV4 } else { frame::IPV6 };
         if headers + len > usize::from(self.link.mtu_to(to.ip())) {
             return Err(DatagramError::TooLong);
@@ -104,12 +124,21 @@ impl<N: Nic> Stack<N> {
         if !self.link.has_room() {
             return Err(DatagramError::Full);
         }
-        let path = Path { mac: self.link.properties.mac, hop: [0; 6], from: from.ip(), to: to.ip() };
+        let hop = mac.unwrap_or_default();
+        let path = Path { mac: self.link.properties.mac, hop, from: from.ip(), to: to.ip() };
         let ports = Ports { from: from.port(), to: to.port() };
         let is_offloaded = self.link.properties.offloads.checksum;
-        let (head, checksum) = packet::udp(&path, ports, &payload, is_offloaded);
         let tag = answers.map(Answer::tag);
-        self.transmit_to(to.ip(), mac, Outgoing { head, payload, checksum, segmentation: None, tag });
+        if mac.is_none() {
+            let mut packet = Outgoing { payload, tag, ..Outgoing::empty() };
+            packet::write_udp(&mut packet, &path, ports, front, is_offloaded);
+            self.transmit_to(to.ip(), None, packet);
+            return Ok(());
+        }
+        let packet = &mut self.link.outgoing;
+        (packet.payload, packet.tag) = (payload, tag);
+        packet::write_udp(packet, &path, ports, front, is_offloaded);
+        self.link.send_limited(self.now);
         Ok(())
     }
 
