@@ -142,6 +142,26 @@ static void stops(void) {
 	over();
 }
 
+/* Children that end while their parent waits and wants to know of none, or of none by waiting. */
+static void nobody_waits(void) {
+	struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NOCLDWAIT};
+	signal(SIGCHLD, SIG_IGN);
+	if (fork() == 0) {
+		usleep(50000);
+		_exit(3);
+	}
+	say("ignored and waited for", wait(NULL));
+	sigaction(SIGCHLD, &action, NULL);
+	handled = 0;
+	if (fork() == 0) {
+		usleep(50000);
+		_exit(3);
+	}
+	say("not kept and waited for", wait(NULL));
+	say("but told", handled);
+	signal(SIGCHLD, SIG_DFL);
+}
+
 static void handlers(void) {
 	struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_RESTART};
 	sigaction(SIGCHLD, &action, NULL);
@@ -171,6 +191,7 @@ static void handlers(void) {
 	say("of its end there is", handled);
 	signal(SIGCHLD, SIG_DFL);
 	over();
+	nobody_waits();
 	say("a group that is not there", setpgid(0, 99999));
 	say("somebody else's child", setpgid(getppid(), 0) == -1);
 	child = begin(answers);

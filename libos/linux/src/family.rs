@@ -212,14 +212,16 @@ impl ProcessFamily {
                 self.remove(child.id);
             }
         }
-        let parent = self.process(process.parent.get());
-        match parent.filter(|parent| parent.wants_to_know_of_children()) {
-            Some(parent) => {
-                let (code, status) = exit.child_code();
-                parent.child_ended.wake_all();
-                parent.send(self, Info::child(code, process.id, process.user(), status));
-            }
-            None => self.remove(process.id),
+        let parent = self.process(process.parent.get()).filter(|parent| !parent.has_ended());
+        let Some(parent) = parent else { return self.remove(process.id) };
+        if !parent.keeps_ended_children() {
+            self.remove(process.id);
+        }
+        // Who waits for any of them learns that there is none left, too.
+        parent.child_ended.wake_all();
+        if !parent.ignores_children() {
+            let (code, status) = exit.child_code();
+            parent.send(self, Info::child(code, process.id, process.user(), status));
         }
     }
 }

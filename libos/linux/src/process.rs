@@ -7,7 +7,7 @@ use crate::descriptors::ready::Waiters;
 use crate::family::ProcessFamily;
 use crate::load::{Loaded, Opened};
 use crate::memory::{PLACE, ProcessMemory};
-use crate::signals::{Action, Actions, Info, Pending, Signal, SignalSet};
+use crate::signals::{Actions, Info, Pending, Signal, SignalSet};
 use crate::stops::Stops;
 use crate::task::Task;
 use alloc::collections::BTreeMap;
@@ -369,9 +369,13 @@ impl Process {
     }
 
     /// Whether its children stay until it asks for them.
-    pub(crate) fn wants_to_know_of_children(&self) -> bool {
-        let Action { handler, flags, .. } = self.actions.borrow().get(Signal::CHLD);
-        handler != crate::signals::IGNORE && flags & u64::from(SA_NOCLDWAIT) == 0 && !self.has_ended()
+    pub(crate) fn keeps_ended_children(&self) -> bool {
+        !self.ignores_children() && !self.actions.borrow().get(Signal::CHLD).has(SA_NOCLDWAIT)
+    }
+
+    /// Whether it is not told of their ends, either: `SIGCHLD` is not even kept where it is blocked.
+    pub(crate) fn ignores_children(&self) -> bool {
+        self.actions.borrow().get(Signal::CHLD).handler == crate::signals::IGNORE
     }
 
     /// Takes a signal that waits for it, or for its first thread.
