@@ -18,10 +18,34 @@ fn lines(output: &Output) -> Vec<String> {
     marked.map(str::to_owned).collect()
 }
 
-/// Compiles a program and runs it on Linux and in a machine: what it prints is the same, at least so many
-/// lines. Returns what it said in the machine, or nothing if it cannot be compared here.
-fn compare(name: &str, at_least: usize) -> Option<Output> {
+/// Memory ends: the largest process does, with a report, and the others go on.
+#[test]
+fn who_takes_all_memory_ends_and_the_others_go_on() {
+    let Some(program) = compiled("pressure") else { return };
     let site = Site::new();
+    let mut nom = site.command("timeout");
+    nom.args([PATIENCE_S, env!("CARGO_BIN_EXE_nom"), "run", "-m", "160M"])
+        .arg(program.path().join("pressure"));
+    let nom = nom.output().expect("it starts");
+    let expected = [
+        "touched all: ended by 9",
+        "another is there, and answers: 1",
+        "had calls touch all: ended by 9",
+        "another is there, and answers: 1",
+        "and ends by itself: 3",
+        "limit: 0",
+        "more than that: ENOMEM",
+        "less: 0",
+        "more by the heap: ENOMEM",
+        "more by growing: ENOMEM",
+    ];
+    assert_eq!(lines(&nom), expected, "{}", said(&nom));
+    let reports = String::from_utf8_lossy(&nom.stdout).matches("memory is at its end").count();
+    assert_eq!(reports, 2, "{}", said(&nom));
+}
+
+/// A program in a directory of its own, or nothing if it cannot be compiled here.
+fn compiled(name: &str) -> Option<tempfile::TempDir> {
     // Not in /tmp, of which the program gets one of its own here, as it has one there.
     let program = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let path = program.path().join(name);
@@ -32,6 +56,15 @@ fn compare(name: &str, at_least: usize) -> Option<Output> {
         return None;
     };
     assert!(compiled.status.success(), "{}", said(&compiled));
+    Some(program)
+}
+
+/// Compiles a program and runs it on Linux and in a machine: what it prints is the same, at least so many
+/// lines. Returns what it said in the machine, or nothing if it cannot be compared here.
+fn compare(name: &str, at_least: usize) -> Option<Output> {
+    let site = Site::new();
+    let program = compiled(name)?;
+    let path = program.path().join(name);
     let inside = format!("mount -t tmpfs -o mode=1777 none /tmp; exec {}", path.display());
     let linux = Command::new("unshare").args(["--mount", "sh", "-c", &inside]).output().expect("it starts");
     if !linux.status.success() {

@@ -100,7 +100,7 @@ impl ProcessFamily {
         let FamilyParts { vfs, network, handle, threads, tracer } = setup;
         let (mut entropy, mut boot_id) = (Entropy::new(), [0; 16]);
         entropy.fill(&mut boot_id);
-        Rc::new(ProcessFamily {
+        let family = Rc::new(ProcessFamily {
             vfs: Rc::new(RefCell::new(vfs)),
             network,
             handle,
@@ -120,7 +120,9 @@ impl ProcessFamily {
             next_id: Cell::new(1),
             boot_id,
             unknown: RefCell::default(),
-        })
+        });
+        family.spaces.serve(&family);
+        family
     }
 
     /// Starts the first process, whose end is the machine's.

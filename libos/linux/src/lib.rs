@@ -21,6 +21,7 @@ pub mod futex;
 mod load;
 mod machine;
 pub mod memory;
+mod pressure;
 mod process;
 pub mod signals;
 pub mod stack;

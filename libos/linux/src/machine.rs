@@ -1,9 +1,11 @@
 //! PageSource of the machine.
 
+use crate::family::ProcessFamily;
 use crate::memory::holders::Holders;
 use crate::memory::kept::KeptFrames;
 use crate::memory::{FrameKeeper, PAGE, PageSource, WINDOW};
-use alloc::rc::Rc;
+use crate::pressure::RESERVE_BYTES;
+use alloc::rc::{Rc, Weak};
 use core::cell::RefCell;
 use nom_sys::Protection;
 use nom_sys::program::ProgramSpace;
@@ -14,6 +16,8 @@ use nom_sys::program::memory::{self, PageRun};
 pub struct Spaces {
     holders: Rc<RefCell<Holders>>,
     kept: Rc<RefCell<KeptFrames>>,
+    /// Whose processes they are of: one of these ends when there is no memory.
+    family: Rc<RefCell<Weak<ProcessFamily>>>,
 }
 
 impl Spaces {
@@ -35,8 +39,15 @@ impl Spaces {
         !unused.is_empty()
     }
 
-    /// What `take` gets, if need be once what is kept has been given back.
+    /// Has a process of this family end when there is no memory.
+    pub fn serve(&self, family: &Rc<ProcessFamily>) {
+        *self.family.borrow_mut() = Rc::downgrade(family);
+    }
+
+    /// What `take` gets, if need be once what is kept has been given back; nothing of what the library needs
+    /// itself.
     fn with_room<T>(&self, take: impl Fn() -> Option<T>) -> Option<T> {
+        let take = || if nom_sys::memory::obtainable() > RESERVE_BYTES { take() } else { None };
         take().or_else(|| if self.give_back_kept() { take() } else { None })
     }
 }
@@ -125,6 +136,11 @@ impl PageSource for Granted {
 
     fn enter(&self) {
         self.space.enter();
+    }
+
+    fn relieve(&self) -> bool {
+        let family = self.spaces.family.borrow().upgrade();
+        family.is_some_and(|family| family.end_largest())
     }
 
     fn keeper(&self) -> Rc<dyn FrameKeeper> {

@@ -165,6 +165,8 @@ impl Task {
         let touched = self.process.memory().touch(address, Touch::from_code(code));
         let (signal, reason) = match touched {
             Ok(()) => return,
+            // Its memory was wanted for others.
+            Err(_) if self.ends() => return,
             Err(Bad::NoRegion) => (Signal::SEGV, abi::SEGV_MAPERR),
             Err(Bad::NotAllowed) => (Signal::SEGV, abi::SEGV_ACCERR),
             Err(Bad::BehindFile) => (Signal::BUS, abi::BUS_ADRERR),

@@ -1,4 +1,5 @@
-//! Limits of a process: getrlimit(2). That of descriptors is held, the others are remembered.
+//! Limits of a process: getrlimit(2). Those of descriptors and of what is mapped are held,
+//! the others are remembered.
 
 use crate::call::Call;
 use crate::process::Process;
@@ -14,7 +15,8 @@ pub const ROWS: &[SystemCall] = &[
         "prlimit64",
         &["process", "resource", "new", "old"],
         exchange,
-        "the number of descriptors (RLIMIT_NOFILE) is held, the others are remembered",
+        "the number of descriptors (RLIMIT_NOFILE) and what is mapped (RLIMIT_AS) are held, the others are \
+         remembered",
     ),
     SystemCall::partial(abi::__NR_getrlimit, "getrlimit", &["resource", "limit"], get, "as prlimit64"),
     SystemCall::partial(abi::__NR_setrlimit, "setrlimit", &["resource", "limit"], set, "as prlimit64"),
@@ -67,6 +69,11 @@ impl Limits {
         }
         self.0[index as usize] = new;
         Ok(())
+    }
+
+    /// Bytes of memory that may be mapped now (`RLIMIT_AS`).
+    pub fn address_space(&self) -> u64 {
+        self.0[abi::RLIMIT_AS as usize][0]
     }
 
     /// How many descriptors there may be now.

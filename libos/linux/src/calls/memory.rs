@@ -97,6 +97,7 @@ fn map(call: &Call<'_>) -> Result<u64, Errno> {
         (_, true) => Where::At(address),
         _ => Where::Near(address),
     };
+    check_limit(call, length)?;
     let rights = Rights::from_bits(protection as u32);
     let region = MappedRegion { rights, sharing, backing, purpose: Purpose::Mapping };
     let at = call.memory().map(place, length, region)?;
@@ -129,6 +130,7 @@ fn remap(call: &Call<'_>) -> Result<u64, Errno> {
         (false, true) => Some(Where::Near(0)),
         (false, false) => None,
     };
+    check_limit(call, new.saturating_sub(old))?;
     call.memory().remap(address, old, new, to)
 }
 
@@ -143,7 +145,21 @@ fn advise(call: &Call<'_>) -> Result<u64, Errno> {
     Ok(0)
 }
 
+/// Whether so many more bytes may be mapped (`RLIMIT_AS`).
+fn check_limit(call: &Call<'_>, more: u64) -> Result<(), Errno> {
+    let limit = call.process().limits.borrow().address_space();
+    if limit != u64::MAX && call.memory().bytes().0.saturating_add(more) > limit {
+        return Err(Errno::ENOMEM);
+    }
+    Ok(())
+}
+
 fn set_break(call: &Call<'_>) -> Result<u64, Errno> {
+    // As brk(2): what cannot be stays as it is, and is told.
+    let now = call.memory().set_heap_end(0);
+    if check_limit(call, call.arguments[0].saturating_sub(now)).is_err() {
+        return Ok(now);
+    }
     Ok(call.memory().set_heap_end(call.arguments[0]))
 }
 

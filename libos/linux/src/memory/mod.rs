@@ -73,6 +73,10 @@ pub trait PageSource {
     fn read(&self, address: u64, bytes: &mut [u8]);
     /// Copies to pages that are there and writable.
     fn write(&self, address: u64, bytes: &[u8]);
+    /// There is no memory: makes some free, by ending somebody. Whether that may help.
+    fn relieve(&self) -> bool {
+        false
+    }
     /// Who keeps frames of these and of all other places.
     fn keeper(&self) -> Rc<dyn FrameKeeper>;
 }
@@ -194,6 +198,15 @@ impl ProcessMemory {
     /// # Errors
     /// Why it is not.
     pub fn touch(&self, address: u64, touch: Touch) -> Result<(), Bad> {
+        loop {
+            match self.touch_at_once(address, touch) {
+                Err(Bad::NoMemory) if self.pages.relieve() => {}
+                touched => return touched,
+            }
+        }
+    }
+
+    fn touch_at_once(&self, address: u64, touch: Touch) -> Result<(), Bad> {
         let state = &mut *self.state.borrow_mut();
         let (range, region) = state.regions.find(address).ok_or(Bad::NoRegion)?;
         if !region.rights.allow(touch) {
