@@ -127,14 +127,6 @@ impl Socket for Datagrams {
         Ok(())
     }
 
-    fn listen(&self, _: usize, _: Sender) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn accept(&self) -> Result<(Rc<dyn Stream>, Address), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
     fn connect(&self, address: &Address, _: Sender) -> Result<(), Errno> {
         if *address == Address::Unspecified {
             self.end.peer.take();
@@ -147,10 +139,6 @@ impl Socket for Datagrams {
         }
         *self.peer_name.borrow_mut() = peer.name.borrow().clone();
         *self.end.peer.borrow_mut() = Some(Rc::downgrade(&peer));
-        Ok(())
-    }
-
-    fn connected(&self) -> Result<(), Errno> {
         Ok(())
     }
 
@@ -213,14 +201,6 @@ impl Socket for Datagrams {
 
     fn peer_credentials(&self) -> Option<Sender> {
         self.is_of_pair.get().then_some(self.maker)
-    }
-
-    fn take_error(&self) -> Option<Errno> {
-        None
-    }
-
-    fn is_listening(&self) -> bool {
-        false
     }
 
     fn options(&self) -> &Options {

@@ -234,10 +234,6 @@ impl Socket for Local {
         self.connect_to(&place, &name, by)
     }
 
-    fn connected(&self) -> Result<(), Errno> {
-        Ok(())
-    }
-
     fn send(&self, what: &Outgoing<'_>) -> Result<usize, Errno> {
         if what.to.is_some() && self.kind == LocalKind::Stream {
             let is_open = matches!(*self.state.borrow(), State::Open { .. });

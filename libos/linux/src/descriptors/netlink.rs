@@ -6,7 +6,6 @@ use super::open::Stream;
 use super::ready::{Events, Waiters};
 use super::socket::{Address, Options, Peeking, Side, Socket};
 use alloc::collections::VecDeque;
-use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -213,20 +212,8 @@ impl Socket for Netlink {
         if matches!(address, Address::Netlink(_)) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    fn listen(&self, _: usize, _: Sender) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn accept(&self) -> Result<(Rc<dyn Stream>, Address), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
     fn connect(&self, address: &Address, _: Sender) -> Result<(), Errno> {
         self.bind(address)
-    }
-
-    fn connected(&self) -> Result<(), Errno> {
-        Ok(())
     }
 
     fn send(&self, what: &Outgoing<'_>) -> Result<usize, Errno> {
@@ -268,14 +255,6 @@ impl Socket for Netlink {
 
     fn peer_address(&self) -> Result<Address, Errno> {
         Ok(Address::Netlink(0))
-    }
-
-    fn take_error(&self) -> Option<Errno> {
-        None
-    }
-
-    fn is_listening(&self) -> bool {
-        false
     }
 
     fn options(&self) -> &Options {

@@ -155,7 +155,8 @@ pub(crate) enum Membership {
     Leave,
 }
 
-/// A socket. No call blocks: it says `EAGAIN`.
+/// A socket. No call blocks: it says `EAGAIN`. One that has no connections leaves what is about them as it
+/// stands here.
 pub(crate) trait Socket {
     /// `AF_*`, `SOCK_*` and the protocol.
     fn names(&self) -> (u32, u32, u32);
@@ -168,12 +169,16 @@ pub(crate) trait Socket {
     ///
     /// # Errors
     /// As listen(2).
-    fn listen(&self, backlog: usize, by: Sender) -> Result<(), Errno>;
+    fn listen(&self, _backlog: usize, _by: Sender) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
     /// A connection that waits.
     ///
     /// # Errors
     /// As accept(2).
-    fn accept(&self) -> Result<(Rc<dyn Stream>, Address), Errno>;
+    fn accept(&self) -> Result<(Rc<dyn Stream>, Address), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
     /// Asks for a connection; of datagrams, names the peer.
     ///
     /// # Errors
@@ -183,7 +188,9 @@ pub(crate) trait Socket {
     ///
     /// # Errors
     /// `EAGAIN` if that is not known yet; why not.
-    fn connected(&self) -> Result<(), Errno>;
+    fn connected(&self) -> Result<(), Errno> {
+        Ok(())
+    }
     /// Sends.
     ///
     /// # Errors
@@ -218,9 +225,13 @@ pub(crate) trait Socket {
     /// `ENOTCONN`.
     fn peer_address(&self) -> Result<Address, Errno>;
     /// Why it failed, if nobody was told yet.
-    fn take_error(&self) -> Option<Errno>;
+    fn take_error(&self) -> Option<Errno> {
+        None
+    }
     /// Whether it waits for connections.
-    fn is_listening(&self) -> bool;
+    fn is_listening(&self) -> bool {
+        false
+    }
     /// Its options.
     fn options(&self) -> &Options;
     /// Who is at the other end, of connections within the family.

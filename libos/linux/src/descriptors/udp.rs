@@ -353,14 +353,6 @@ impl<N: Observed + 'static> Socket for Udp<N> {
         self.bind_to(address)
     }
 
-    fn listen(&self, _: usize, _: Sender) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn accept(&self) -> Result<(Rc<dyn Stream>, Address), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
     fn connect(&self, address: &Address, _: Sender) -> Result<(), Errno> {
         if *address == Address::Unspecified {
             self.end.peer.set(None);
@@ -376,10 +368,6 @@ impl<N: Observed + 'static> Socket for Udp<N> {
         self.end.own.set(SocketAddr::new(from, self.end.own.get().port()));
         self.end.peer.set(Some(peer));
         self.end.error.set(None);
-        Ok(())
-    }
-
-    fn connected(&self) -> Result<(), Errno> {
         Ok(())
     }
 
@@ -453,10 +441,6 @@ impl<N: Observed + 'static> Socket for Udp<N> {
 
     fn take_error(&self) -> Option<Errno> {
         self.end.error.take()
-    }
-
-    fn is_listening(&self) -> bool {
-        false
     }
 
     fn options(&self) -> &Options {
