@@ -482,7 +482,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn left(&mut self, index: usize) {
+    pub(crate) fn left(&mut self, index: usize) {
         if let Some((owner, function)) = self.devices.owner(index).zip(self.devices.pci.device(index)) {
             let address = function.address;
             self.unbind_vectors(self.all_cores(), |binding| usize::from(binding.device) == index);

@@ -506,6 +506,21 @@ fn vectors_are_masked_with_the_core_that_they_are_bound_to() {
     }
 }
 
+#[test]
+fn no_vector_stays_bound_to_a_device_that_is_torn_out() {
+    let bound = |world: &World| {
+        let vectors = world.kernel.cores.iter().flat_map(|core| core.vectors.0);
+        vectors.flatten().count()
+    };
+    for unit in UNITS {
+        let (mut world, _) = with_device(unit);
+        drive(&mut world);
+        assert!(bound(&world) > 0, "{unit:?}");
+        world.kernel.left(0);
+        assert_eq!(bound(&world), 0, "{unit:?}");
+    }
+}
+
 /// How an application loses its device.
 type Loss = fn(&mut World);
 
