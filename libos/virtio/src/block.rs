@@ -4,13 +4,12 @@
 //! [`crate::ninep`]: most of what is read lies in the memory of the host. A request lends several pieces of
 //! memory, so that one answer brings as much as many small ones would.
 
-use crate::error::{Error, Result};
-use crate::memory::Carver;
-use crate::queue::{Descriptor, Layout, Queue};
-use crate::transport::{self, Doorbell, Transport};
+use crate::error::Result;
+use crate::polled::{LentWords, PolledDevice, lend};
+use crate::queue::Descriptor;
+use crate::transport::{self, Transport};
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use nom_port::device::{Dma, PciFunction, Registers};
 use nom_port::disk::{Disk, SECTOR_BYTES, Unreadable};
@@ -31,27 +30,19 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Entries of the queue: the request's head, its pieces, its status.
 const ENTRIES: u16 = 8;
 const HEAD_BYTES: u32 = 16;
-/// Looks for an answer before the device is asked whether it broke.
-const LOOKS: u32 = 1 << 16;
 const WORD: usize = size_of::<u64>();
-
-/// Memory that the device reads or writes, and where it sees that.
-type Lent = (&'static [AtomicU64], u64);
 
 /// A disk behind a virtio device.
 pub struct BlockDevice<R: Registers> {
-    transport: Transport<R>,
-    queue: Queue<()>,
-    doorbell: Doorbell,
+    device: PolledDevice<R>,
     sectors: u64,
     /// What is wanted.
-    head: Lent,
+    head: LentWords,
     /// What came of it.
-    status: Lent,
+    status: LentWords,
     /// What is read.
-    pieces: Vec<Lent>,
+    pieces: Vec<LentWords>,
     piece_bytes: usize,
-    is_broken: bool,
 }
 
 impl<R: Registers> fmt::Debug for BlockDevice<R> {
@@ -71,9 +62,6 @@ impl<R: Registers> BlockDevice<R> {
     ) -> Result<BlockDevice<R>> {
         let transport = Transport::open(&mut function, KIND, TRANSITIONAL)?;
         let features = transport.negotiate(transport::feature::EVENT_INDEX | SIZE_MAX | SEG_MAX)?;
-        if transport.queue_size_max(0)? < ENTRIES {
-            return Err(Error::NoQueue(0));
-        }
         let config = transport.config::<16>()?;
         let words = config.as_chunks::<WORD>().0;
         let [capacity, bounds] =
@@ -85,27 +73,11 @@ impl<R: Registers> BlockDevice<R> {
         let count = bound(SEG_MAX, bounds >> 32, PIECES);
         let sector = SECTOR_BYTES as usize;
         let piece_bytes = (bound(SIZE_MAX, bounds, PIECE_BYTES) / sector * sector).max(sector);
-        let event_index = features & transport::feature::EVENT_INDEX != 0;
-        let layout = Layout { size: ENTRIES, packed: false, event_index };
-        let mut carver = |bytes| world.allocate(bytes).map(Carver::new).ok_or(Error::OutOfMemory);
-        let (queue, areas) = Queue::new(layout, &mut carver(layout.bytes())?)?;
-        let mut lent = |bytes: usize| carver(bytes)?.words(bytes / WORD).ok_or(Error::OutOfMemory);
-        let (head, status) = (lent(HEAD_BYTES as usize)?, lent(WORD)?);
-        let pieces = (0..count).map(|_| lent(piece_bytes)).collect::<Result<Vec<Lent>>>()?;
-        let doorbell = transport.enable_queue(0, ENTRIES, areas, None)?;
-        transport.start();
+        let (head, status) = (lend(world, HEAD_BYTES as usize / WORD)?, lend(world, 1)?);
+        let pieces = (0..count).map(|_| lend(world, piece_bytes / WORD)).collect::<Result<_>>()?;
+        let device = PolledDevice::start(transport, features, ENTRIES, world)?;
         let sectors = capacity.min(u64::MAX / SECTOR_BYTES);
-        Ok(BlockDevice {
-            transport,
-            queue,
-            doorbell,
-            sectors,
-            head,
-            status,
-            pieces,
-            piece_bytes,
-            is_broken: false,
-        })
+        Ok(BlockDevice { device, sectors, head, status, pieces, piece_bytes })
     }
 
     /// Has the device read `bytes` from a sector on into the pieces, and waits until it has.
@@ -126,29 +98,11 @@ impl<R: Registers> BlockDevice<R> {
             rest -= part;
         }
         chain.push(Descriptor::writable(self.status.1, 1));
-        self.queue.push(&chain, ()).map_err(|()| Unreadable)?;
-        if self.queue.publish() {
-            self.transport.notify(self.doorbell);
-        }
-        self.wait().inspect_err(|_| self.is_broken = true)?;
+        self.device.exchange(&chain).ok_or(Unreadable)?;
         match self.status.0[0].load(Acquire).to_ne_bytes()[0] {
             DONE => Ok(()),
             _ => Err(Unreadable),
         }
-    }
-
-    /// Looks until the chain is back.
-    fn wait(&mut self) -> core::result::Result<(), Unreadable> {
-        let mut looks = 0_u32;
-        while self.queue.pop().is_none() {
-            looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(LOOKS) && (self.transport.is_broken() || self.queue.errors().overrun > 0)
-            {
-                return Err(Unreadable);
-            }
-            core::hint::spin_loop();
-        }
-        Ok(())
     }
 }
 
@@ -160,8 +114,7 @@ impl<R: Registers> Disk for BlockDevice<R> {
     fn read(&mut self, offset: u64, target: &mut [u8]) -> core::result::Result<(), Unreadable> {
         let is_whole = |value: u64| value.is_multiple_of(SECTOR_BYTES);
         let end = offset.checked_add(target.len() as u64).ok_or(Unreadable)?;
-        // What broke once answers nothing any more: an answer that comes late would be taken for another's.
-        if self.is_broken || !is_whole(offset) || !is_whole(end) || end > self.bytes() {
+        if !is_whole(offset) || !is_whole(end) || end > self.bytes() {
             return Err(Unreadable);
         }
         let mut sector = offset / SECTOR_BYTES;

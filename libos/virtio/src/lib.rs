@@ -18,6 +18,7 @@ pub mod error;
 pub mod memory;
 pub mod net;
 pub mod ninep;
+mod polled;
 pub mod pool;
 pub mod queue;
 pub mod transport;

@@ -4,12 +4,11 @@
 //! One request is under way at a time, and its core looks for the answer until it is there: the host answers
 //! most of them sooner than another thread could run and an interrupt come.
 
-use crate::error::{Error, Result};
-use crate::memory::Carver;
-use crate::queue::{Descriptor, Layout, Queue};
-use crate::transport::{self, Doorbell, Transport};
+use crate::error::Result;
+use crate::polled::{LentWords, PolledDevice, lend};
+use crate::queue::Descriptor;
+use crate::transport::{self, Transport};
 use core::fmt;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_ninep::{MESSAGE_BYTES, NinepChannel, NoAnswer};
 use nom_port::device::{Dma, PciFunction, Registers};
@@ -19,21 +18,16 @@ const KIND: u16 = 9;
 const TRANSITIONAL: u16 = 0x1009;
 /// Entries of the queue: a request and its answer.
 const ENTRIES: u16 = 2;
-/// Looks for an answer before the device is asked whether it broke.
-const LOOKS: u32 = 1 << 16;
 /// Memory of a request or of an answer.
 const WORDS: usize = MESSAGE_BYTES.div_ceil(size_of::<u64>());
 
 /// A device that lends a directory.
 pub struct NinepDevice<R: Registers> {
-    transport: Transport<R>,
-    queue: Queue<()>,
-    doorbell: Doorbell,
-    /// What is sent, and where the device reads it.
-    request: (&'static [AtomicU64], u64),
-    /// What is answered, and where the device writes it.
-    answer: (&'static [AtomicU64], u64),
-    is_broken: bool,
+    device: PolledDevice<R>,
+    /// What is sent.
+    request: LentWords,
+    /// What is answered.
+    answer: LentWords,
 }
 
 impl<R: Registers> fmt::Debug for NinepDevice<R> {
@@ -53,50 +47,16 @@ impl<R: Registers> NinepDevice<R> {
     ) -> Result<NinepDevice<R>> {
         let transport = Transport::open(&mut function, KIND, TRANSITIONAL)?;
         let features = transport.negotiate(transport::feature::EVENT_INDEX)?;
-        if transport.queue_size_max(0)? < ENTRIES {
-            return Err(Error::NoQueue(0));
-        }
-        let event_index = features & transport::feature::EVENT_INDEX != 0;
-        let layout = Layout { size: ENTRIES, packed: false, event_index };
-        let mut carver = |bytes| world.allocate(bytes).map(Carver::new).ok_or(Error::OutOfMemory);
-        let (queue, areas) = Queue::new(layout, &mut carver(layout.bytes())?)?;
-        let mut message = || carver(WORDS * size_of::<u64>())?.words(WORDS).ok_or(Error::OutOfMemory);
-        let (request, answer) = (message()?, message()?);
-        let doorbell = transport.enable_queue(0, ENTRIES, areas, None)?;
-        transport.start();
-        Ok(NinepDevice { transport, queue, doorbell, request, answer, is_broken: false })
-    }
-
-    /// Lends the request and the memory for its answer, and waits until they come back.
-    fn lend(&mut self, request: usize, answer: usize) -> core::result::Result<usize, NoAnswer> {
-        let chain = [
-            Descriptor::readable(self.request.1, request as u32),
-            Descriptor::writable(self.answer.1, answer as u32),
-        ];
-        self.queue.push(&chain, ()).map_err(|()| NoAnswer)?;
-        if self.queue.publish() {
-            self.transport.notify(self.doorbell);
-        }
-        let mut looks = 0_u32;
-        loop {
-            if let Some(((), written)) = self.queue.pop() {
-                return Ok((written as usize).min(answer));
-            }
-            looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(LOOKS) && (self.transport.is_broken() || self.queue.errors().overrun > 0)
-            {
-                return Err(NoAnswer);
-            }
-            core::hint::spin_loop();
-        }
+        let (request, answer) = (lend(world, WORDS)?, lend(world, WORDS)?);
+        let device = PolledDevice::start(transport, features, ENTRIES, world)?;
+        Ok(NinepDevice { device, request, answer })
     }
 }
 
 impl<R: Registers> NinepChannel for NinepDevice<R> {
     fn exchange(&mut self, request: &[u8], answer: &mut [u8]) -> core::result::Result<usize, NoAnswer> {
         let most = answer.len().min(MESSAGE_BYTES);
-        // What broke once answers nothing any more: an answer that comes late would be taken for another's.
-        if self.is_broken || most == 0 || !(1..=MESSAGE_BYTES).contains(&request.len()) {
+        if most == 0 || !(1..=MESSAGE_BYTES).contains(&request.len()) {
             return Err(NoAnswer);
         }
         for (word, bytes) in self.request.0.iter().zip(request.chunks(size_of::<u64>())) {
@@ -104,7 +64,12 @@ impl<R: Registers> NinepChannel for NinepDevice<R> {
             whole[..bytes.len()].copy_from_slice(bytes);
             word.store(u64::from_ne_bytes(whole), Relaxed);
         }
-        let count = self.lend(request.len(), most).inspect_err(|_| self.is_broken = true)?;
+        let chain = [
+            Descriptor::readable(self.request.1, request.len() as u32),
+            Descriptor::writable(self.answer.1, most as u32),
+        ];
+        let written = self.device.exchange(&chain).ok_or(NoAnswer)?;
+        let count = (written as usize).min(most);
         for (bytes, word) in answer[..count].chunks_mut(size_of::<u64>()).zip(self.answer.0) {
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
         }
@@ -115,6 +80,7 @@ impl<R: Registers> NinepChannel for NinepDevice<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use nom_virtio_fake::{FakeFunction, FakeMemory, FakeOptions, FakeRegisters};
 
     fn device(offered: u64, answer: fn(&[u8]) -> Option<Vec<u8>>) -> NinepDevice<FakeRegisters> {
