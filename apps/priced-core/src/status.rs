@@ -44,10 +44,6 @@ pub fn status(message: &[u8], machine: &str, application: &str, held: Held) -> R
         .ok()
         .filter(|(report, _)| report.kind == Report::KIND)
         .ok_or(BadReport::Unknown(message.len()))?;
-    let number = |name, bits| {
-        let value = f64::from_bits(bits);
-        if value.is_finite() { Ok(value) } else { Err(BadReport::NotFinite(name)) }
-    };
     Ok(Status {
         machine: String::from(machine),
         application: String::from(application),
@@ -66,10 +62,10 @@ pub fn status(message: &[u8], machine: &str, application: &str, held: Held) -> R
         latency_jitter_ns: report.latency_jitter_ns,
         latency_p99_ns: report.latency_p99_ns,
         price_revision: report.price_revision,
-        price_network_out: number("price_network_out", report.price_network_out)?,
-        revenue_per_second: number("revenue_per_second", report.revenue_per_second)?,
-        cost_per_second: number("cost_per_second", report.cost_per_second)?,
-        profit: number("profit", report.profit)?,
+        price_network_out: finite("price_network_out", report.price_network_out)?,
+        revenue_per_second: finite("revenue_per_second", report.revenue_per_second)?,
+        cost_per_second: finite("cost_per_second", report.cost_per_second)?,
+        profit: finite("profit", report.profit)?,
         solvency: solvency(rest).ok_or(BadReport::Unknown(message.len()))?,
         activities: Vec::new(),
     })
@@ -99,11 +95,7 @@ impl Gathering {
         if own.kind != ActivityReport::KIND {
             return Ok(false);
         }
-        let number = |name, bits| {
-            let value = f64::from_bits(bits);
-            if value.is_finite() { Ok(value) } else { Err(BadReport::NotFinite(name)) }
-        };
-        let (cost, profit) = (number("cost", own.cost)?, number("profit", own.profit)?);
+        let (cost, profit) = (finite("cost", own.cost)?, finite("profit", own.profit)?);
         let end = own.name.iter().position(|byte| *byte == 0).unwrap_or(own.name.len());
         if own.number == 0 {
             self.coming.clear();
@@ -131,6 +123,12 @@ impl Gathering {
         }
         Ok(true)
     }
+}
+
+/// The number of those bits.
+fn finite(name: &'static str, bits: u64) -> Result<f64, BadReport> {
+    let value = f64::from_bits(bits);
+    if value.is_finite() { Ok(value) } else { Err(BadReport::NotFinite(name)) }
 }
 
 /// What follows a report, if anything does.
