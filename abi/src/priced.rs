@@ -80,7 +80,7 @@ pub struct ActivityReport {
     pub at_ns: u64,
     /// Which of them it is, from 0.
     pub number: u32,
-    /// How many there are.
+    /// How many there are, at most [`ActivityReport::COUNT_MAX`].
     pub count: u32,
     /// Its name in UTF-8, with zeros behind; cut, if it is longer.
     pub name: [u8; 64],
@@ -107,6 +107,8 @@ pub struct ActivityReport {
 impl ActivityReport {
     /// First word of such a message.
     pub const KIND: u64 = 3;
+    /// Most activities that an application tells apart in such messages.
+    pub const COUNT_MAX: u32 = 32;
 }
 
 /// Whether what is served pays. It may follow a [`Report`] in the same message; a report without it says

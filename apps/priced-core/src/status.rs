@@ -20,6 +20,9 @@ pub enum BadReport {
     /// A sum of money that is no number, and cannot even be written.
     #[error("its `{0}` is not a finite number")]
     NotFinite(&'static str),
+    /// An activity of a number that there is none of, or one of more than there may be.
+    #[error("it reports activity {0} of {1}, of at most {max} from 0 on", max = ActivityReport::COUNT_MAX)]
+    Activity(u32, u32),
 }
 
 /// What an application and its machine hold.
@@ -94,6 +97,9 @@ impl Gathering {
         let Ok(own) = ActivityReport::read_from_bytes(message) else { return Ok(false) };
         if own.kind != ActivityReport::KIND {
             return Ok(false);
+        }
+        if own.number >= own.count || own.count > ActivityReport::COUNT_MAX {
+            return Err(BadReport::Activity(own.number, own.count));
         }
         let (cost, profit) = (finite("cost", own.cost)?, finite("profit", own.profit)?);
         let end = own.name.iter().position(|byte| *byte == 0).unwrap_or(own.name.len());
@@ -197,6 +203,20 @@ mod tests {
         let mut wrong = of(0, 1, 9);
         wrong.cost = f64::INFINITY.to_bits();
         assert_eq!(gathering.take(wrong.as_bytes()), Err(BadReport::NotFinite("cost")));
+    }
+
+    #[test]
+    fn nobody_is_listened_to_without_end() {
+        let mut gathering = Gathering::default();
+        let most = ActivityReport::COUNT_MAX;
+        for (number, count) in [(0, 0), (3, 3), (0, most + 1), (u32::MAX, u32::MAX)] {
+            let error = Err(BadReport::Activity(number, count));
+            assert_eq!(gathering.take(of(number, count, 1).as_bytes()), error);
+        }
+        for number in 0..most {
+            assert_eq!(gathering.take(of(number, most, 1).as_bytes()), Ok(true));
+        }
+        assert_eq!(gathering.whole().len(), most as usize);
     }
 
     #[test]

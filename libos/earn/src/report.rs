@@ -169,8 +169,8 @@ pub(crate) fn repeat(report: &mut Report, last: &Report) {
     report.cost_per_second = last.cost_per_second;
 }
 
-/// Most activities that are told apart in reports.
-const ACTIVITIES_MAX: usize = 32;
+/// Most messages of which each is of one activity.
+const ACTIVITIES_MAX: usize = ActivityReport::COUNT_MAX as usize;
 /// Who has what all others have that there is no room for.
 const REST: &str = "(rest)";
 
