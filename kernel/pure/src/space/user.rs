@@ -39,9 +39,8 @@ impl UserAddr {
 
     /// Of the end of a stack, a page at least. Errors: OutsideUserSpace, Misaligned (16 bytes).
     pub fn stack(top: u64) -> Result<UserAddr> {
-        let is_inside = (USER_START + FRAME_BYTES..=USER_END).contains(&top);
-        let wrong = if top.is_multiple_of(16) { Error::OutsideUserSpace } else { Error::Misaligned };
-        if is_inside && wrong != Error::Misaligned { Ok(UserAddr(top)) } else { Err(wrong) }
+        let inside = (USER_START + FRAME_BYTES..=USER_END).contains(&top).then_some(UserAddr(top));
+        if top.is_multiple_of(16) { inside.ok_or(Error::OutsideUserSpace) } else { Err(Error::Misaligned) }
     }
 
     /// What processors are told.
