@@ -11,6 +11,7 @@
 //! for what is done for several in one go.
 
 use crate::metered::Traffic;
+use crate::stopwatch::Stopwatch;
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -187,15 +188,15 @@ impl Payers {
         self.records.iter().map(Record::told).collect()
     }
 
-    /// The same, with names and the core's time, for whoever reports it; how long requests took is for
-    /// whoever knows to say.
-    pub fn consumed(&self) -> Vec<Consumed> {
-        let numbered = self.rules.names().zip(self.records()).enumerate();
-        let of = |(number, (name, record)): (usize, (&str, Consumption))| Consumed {
+    /// The same, with names and the core's time, and how long requests took by a stopwatch, for whoever
+    /// reports it.
+    pub fn consumed(&self, stopwatch: &Stopwatch) -> Vec<Consumed> {
+        let numbered = (0..).map(Activity).zip(self.rules.names().zip(self.records()));
+        let of = |(activity, (name, record)): (Activity, (&str, Consumption))| Consumed {
             name: name.to_owned(),
-            core_ns: self.handle.record(Activity(number as u32)).ns,
+            core_ns: self.handle.record(activity).ns,
             requests: record.requests,
-            latency_ns: 0,
+            latency_ns: stopwatch.taken_ns(activity),
             received_bytes: record.traffic.received_bytes,
             sent_bytes: record.traffic.sent_bytes,
             connections: record.connections,

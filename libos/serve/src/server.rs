@@ -25,7 +25,7 @@ use nom_rt::handle::Handle;
 use nom_rt::poller::{Poller, Progress};
 use nom_rt::rest::Thresholds;
 use nom_service::Service;
-use nom_service::{Activity, Consumed, Governor, Rules, Setting, Window};
+use nom_service::{Activity, Governor, Rules, Setting, Window};
 
 /// Where a service is to be found.
 #[derive(Clone, Debug, Default)]
@@ -260,24 +260,15 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             self.front.earned = governor.earned(&mut |activity, nanos| {
                 payers.iter().for_each(|payers| payers.earn(activity, nanos));
             });
-            if let (Some(payers), true) = (&payers, governor.wants_consumed(now_ns)) {
-                governor.consumed(now_ns, self.consumed(payers));
+            if let (Some(payers), true) = (&payers, governor.wants_consumed(now_ns))
+                && let Some(stopwatch) = self.stack.nic().stopwatch()
+            {
+                governor.consumed(now_ns, payers.consumed(stopwatch));
             }
             let wanted = steering.begin_window(setting);
             self.set_wanted(steering, wanted);
         }
         self.front.report(&mut self.stack, window);
-    }
-
-    /// What activities have consumed so far of this core.
-    fn consumed(&mut self, payers: &Payers) -> Vec<Consumed> {
-        let mut consumed = payers.consumed();
-        if let Some(stopwatch) = self.stack.nic().stopwatch() {
-            for (number, own) in consumed.iter_mut().enumerate() {
-                own.latency_ns = stopwatch.taken_ns(Activity(number as u32));
-            }
-        }
-        consumed
     }
 
     /// Sets what the governor wants, if it wants anything.

@@ -86,27 +86,20 @@ impl Snapshot {
         let (received, sent) = stack.tallies();
         let mut driver = Vec::new();
         stack.nic().nic().counters(&mut |name, count| driver.push((name, count)));
-        let taken_ns = |stack: &mut Measured<N, C>, number: usize| {
-            stack.nic().stopwatch().map_or(0, |stopwatch| stopwatch.taken_ns(Activity(number as u32)))
-        };
-        let (requests, latencies) = stack
-            .nic()
-            .stopwatch()
-            .map(|stopwatch| (stopwatch.requests(), stopwatch.latencies()))
-            .unwrap_or_default();
-        let mut activities = stack.nic().payers().map_or_else(Vec::new, |payers| {
-            let accounts = payers.rules().names().zip(payers.records());
-            let account = |(name, consumption): (&str, _)| Account {
+        let payers = stack.nic().payers().cloned();
+        let stopwatch = stack.nic().stopwatch();
+        let activities = payers.map_or_else(Vec::new, |payers| {
+            let accounts = (0..).map(Activity).zip(payers.rules().names().zip(payers.records()));
+            let account = |(activity, (name, consumption)): (_, (&str, _))| Account {
                 name: name.to_owned(),
                 core_ns: 0,
-                latency_ns: 0,
+                latency_ns: stopwatch.as_ref().map_or(0, |stopwatch| stopwatch.taken_ns(activity)),
                 consumption,
             };
             accounts.map(account).collect()
         });
-        for (number, account) in activities.iter_mut().enumerate() {
-            account.latency_ns = taken_ns(stack, number);
-        }
+        let (requests, latencies) =
+            stopwatch.map(|stopwatch| (stopwatch.requests(), stopwatch.latencies())).unwrap_or_default();
         Snapshot {
             servers: 1,
             activities,
