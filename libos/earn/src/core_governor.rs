@@ -6,7 +6,7 @@
 //! nobody, and none ever waits for another.
 
 use crate::contracts::Served;
-use crate::earner::{CONSUMED_NS, Earner, IDLE_NS};
+use crate::earner::{CONSUMED_NS, Earner, IDLE_NS, has_passed};
 use crate::market::PriceBoard;
 use crate::report::Audience;
 use alloc::sync::Arc;
@@ -123,10 +123,10 @@ impl<B: PriceBoard, A: Audience> Joint<B, A> {
     /// the setting.
     fn hear(&mut self, index: usize, part: &mut Served, now_ns: u64, in_force: Setting) -> Setting {
         self.parts[index].join(&core::mem::take(part), 1.0);
-        let length_ns = now_ns.saturating_sub(self.began_ns);
-        if now_ns >= self.began_ns && length_ns < self.earner.window_ns() {
+        if !has_passed(self.earner.window_ns(), self.began_ns, now_ns) {
             return self.earner.setting();
         }
+        let length_ns = now_ns.saturating_sub(self.began_ns);
         let mut all = Served::default();
         for part in self.parts.iter_mut().map(core::mem::take).filter(|part| part.whole.length_ns > 0) {
             let share = part.whole.length_ns as f64 / length_ns as f64;
@@ -229,7 +229,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for CoreGovernor<L, B, A>
     }
 
     fn wants_consumed(&self, now_ns: u64) -> bool {
-        self.consumed_ns.is_none_or(|last_ns| now_ns < last_ns || now_ns - last_ns >= CONSUMED_NS)
+        self.consumed_ns.is_none_or(|last_ns| has_passed(CONSUMED_NS, last_ns, now_ns))
     }
 
     /// One says for all what the others said last.

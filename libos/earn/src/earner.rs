@@ -304,7 +304,7 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
     }
 
     fn wants_consumed(&self, now_ns: u64) -> bool {
-        self.consumed_ns.is_none_or(|last_ns| now_ns < last_ns || now_ns - last_ns >= CONSUMED_NS)
+        self.consumed_ns.is_none_or(|last_ns| has_passed(CONSUMED_NS, last_ns, now_ns))
     }
 
     fn consumed(&mut self, now_ns: u64, consumed: Vec<Consumed>) {
@@ -326,9 +326,7 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
             self.set_window(window);
         }
         self.decide(window, asked_ns, &held);
-        // A clock that went back must not silence it.
-        let is_due = window.to_ns < self.last.at_ns || window.to_ns - self.last.at_ns >= REPORT_NS;
-        if is_due || has_turned {
+        if has_turned || has_passed(REPORT_NS, self.last.at_ns, window.to_ns) {
             self.report(window.to_ns);
         }
         self.steering.setting()
@@ -343,6 +341,11 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         }
         has_turned.then(|| self.steering.setting())
     }
+}
+
+/// Whether so long has passed since `since_ns`. A clock that went back must not silence whoever waits.
+pub(crate) fn has_passed(length_ns: u64, since_ns: u64, now_ns: u64) -> bool {
+    now_ns < since_ns || now_ns - since_ns >= length_ns
 }
 
 fn usage(held: Held) -> Usage {
