@@ -260,15 +260,21 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             self.front.earned = governor.earned(&mut |activity, nanos| {
                 payers.iter().for_each(|payers| payers.earn(activity, nanos));
             });
-            if let (Some(payers), true) = (&payers, governor.wants_consumed(now_ns))
-                && let Some(stopwatch) = self.stack.nic().stopwatch()
-            {
-                governor.consumed(now_ns, payers.consumed(stopwatch));
+            if governor.wants_consumed(now_ns) {
+                self.tell_consumed(&mut **governor, now_ns);
             }
             let wanted = steering.begin_window(setting);
             self.set_wanted(steering, wanted);
         }
         self.front.report(&mut self.stack, window);
+    }
+
+    /// Tells what activities have consumed of this core so far, if they are told apart.
+    fn tell_consumed(&mut self, governor: &mut dyn Governor, now_ns: u64) {
+        let Some(payers) = self.stack.nic().payers().cloned() else { return };
+        if let Some(stopwatch) = self.stack.nic().stopwatch() {
+            governor.consumed(now_ns, payers.consumed(stopwatch));
+        }
     }
 
     /// Sets what the governor wants, if it wants anything.

@@ -162,7 +162,8 @@ pub trait Governor {
         false
     }
 
-    /// What each activity has consumed of this core until `now_ns`, by its number.
+    /// What each activity has consumed of this core until `now_ns`, by its number; told when it wants to hear
+    /// that, and when the core leaves.
     fn consumed(&mut self, now_ns: u64, consumed: Vec<Consumed>) {
         let _ = (now_ns, consumed);
     }

@@ -62,6 +62,10 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         if let Some(steering) = &mut steering {
             // Whoever governs hears of all that was served.
             self.end_window(steering, now_ns);
+            // What it said last of connections, and of memory that they hold, is nobody's any more.
+            if let Some(governor) = &mut steering.governor {
+                self.tell_consumed(&mut **governor, now_ns);
+            }
             self.front.report_away(&mut self.stack);
         }
         if let Some(core) = &mut self.front.core {

@@ -23,6 +23,16 @@ fn a_core_is_given_back_and_taken_again() {
 }
 
 #[test]
+fn who_leaves_says_that_it_has_no_connections_any_more() {
+    let orders = [[2; 20].as_slice(), &[1]].concat();
+    let case = Case { cores: 2, orders, requests: 300, window_ns: 100_000, is_charged: true, ..Case::new(4) };
+    let world = run(case);
+    let said = world.connections(1);
+    assert!(said.iter().any(|connections| *connections > 0), "{said:?}");
+    assert_eq!(said.last(), Some(&0), "{said:?}");
+}
+
+#[test]
 fn cores_that_are_not_to_be_had_come_later() {
     let mut world = World::new(Case { cores: 3, ..Case::new(2) });
     for (order, most, serving) in [(1, 3, 1), (0, 1, 1), (0, 2, 2), (0, 3, 3), (2, 1, 2)] {

@@ -9,7 +9,7 @@ use nom_rt::EventLoop;
 use nom_rt::inbox::Remote;
 use nom_rt::poller::Poller as _;
 use nom_serve::{Control, Ports, Server};
-use nom_service::{Governor, Reply, Service, Setting, Stream, Window};
+use nom_service::{Consumed, Governor, Reply, Rules, Service, Setting, Stream, Window};
 use nom_wire::Random;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -49,6 +49,10 @@ pub struct Case {
     pub requests: u32,
     /// Handshakes that a core remembers; the others are answered by cookies.
     pub half_open_max: usize,
+    /// Whether activities are told apart.
+    pub is_charged: bool,
+    /// How long the governor's windows are.
+    pub window_ns: u64,
 }
 
 impl Case {
@@ -65,6 +69,8 @@ impl Case {
             clients: 12,
             requests: 30,
             half_open_max: 1024,
+            is_charged: false,
+            window_ns: 20_000_000,
         }
     }
 
@@ -206,7 +212,12 @@ impl CorePool for Lender {
 }
 
 /// Has so many cores serve as is ordered; or leaves that to others.
-struct Orders(Option<Rc<Cell<u16>>>);
+struct Orders {
+    cores: Option<Rc<Cell<u16>>>,
+    window_ns: u64,
+    /// What connections there were each time that it was told what activities have consumed.
+    connections: Rc<RefCell<Vec<u64>>>,
+}
 
 impl Governor for Orders {
     fn observe(&mut self, window: &Window) -> Setting {
@@ -215,12 +226,25 @@ impl Governor for Orders {
     }
 
     fn look(&mut self, _: u64) -> Option<Setting> {
-        let cores = self.0.as_ref().map_or(0, |order| order.get());
+        let cores = self.cores.as_ref().map_or(0, |order| order.get());
         Some(Setting { cores, ..Setting::default() })
     }
 
     fn chooses_cores(&self) -> bool {
-        self.0.is_some()
+        self.cores.is_some()
+    }
+
+    fn window_ns(&self) -> u64 {
+        self.window_ns
+    }
+
+    /// Once there are connections, not for a long time.
+    fn wants_consumed(&self, _: u64) -> bool {
+        self.connections.borrow().last().is_none_or(|last| *last == 0)
+    }
+
+    fn consumed(&mut self, _: u64, consumed: Vec<Consumed>) {
+        self.connections.borrow_mut().push(consumed.iter().map(|own| own.connections).sum());
     }
 }
 
@@ -333,6 +357,8 @@ pub struct World {
     far: Rc<RefCell<Device>>,
     near: Rc<RefCell<Device>>,
     cores: Vec<Core>,
+    /// Of each core, what connections it said to have.
+    connections: Vec<Rc<RefCell<Vec<u64>>>>,
     due_ns: Vec<Option<u64>>,
     _loops: Vec<EventLoop<Still, Still>>,
     lent: Arc<Mutex<Lent>>,
@@ -379,7 +405,7 @@ impl World {
         let client = Stack::new(card(1, 0, &near), config([10, 0, 0, 1], case.seed));
         let (order, open) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         let remotes = (0..case.cores).map(|core| Remote::new(core, Arc::new(Deaf))).collect();
-        let (mut cores, mut loops) = (Vec::new(), Vec::new());
+        let (mut cores, mut loops, mut connections) = (Vec::new(), Vec::new(), Vec::new());
         let control = Control::new(CONTROL_PORT, case.cores);
         for elastic in ElasticCore::group(remotes) {
             let event_loop = EventLoop::reached_by(elastic.remote(), Still, Still);
@@ -391,7 +417,16 @@ impl World {
             server.set_core(elastic);
             server.set_pool(Arc::new(Lender(lent.clone())));
             server.control(control.clone(), cores.len(), event_loop.handle());
-            let orders = Orders(case.is_governed.then(|| order.clone()));
+            if case.is_charged {
+                let rules = Rules::checked(Vec::new()).expect("there may be none");
+                server.charge(Arc::new(rules), event_loop.handle());
+            }
+            let orders = Orders {
+                cores: case.is_governed.then(|| order.clone()),
+                window_ns: case.window_ns,
+                connections: Rc::default(),
+            };
+            connections.push(orders.connections.clone());
             server.govern(Box::new(orders), event_loop.handle());
             cores.push(server);
             loops.push(event_loop);
@@ -406,6 +441,7 @@ impl World {
             near,
             due_ns: vec![None; case.cores],
             cores,
+            connections,
             _loops: loops,
             lent,
             order,
@@ -423,6 +459,11 @@ impl World {
 
     pub fn forwards(&self) -> Vec<ForwardCounts> {
         self.cores.iter().map(Server::forwards).collect()
+    }
+
+    /// What connections a core said to have, one time after the other.
+    pub fn connections(&self, core: usize) -> Vec<u64> {
+        self.connections[core].borrow().clone()
     }
 
     fn is_away(&self, core: usize) -> bool {
