@@ -128,11 +128,12 @@ impl Stopwatch {
                 };
                 let count = u64::from(answer.requests);
                 self.service.recorder.record_many(service_ns, count);
-                self.latency.recorder.record_many(service_ns.saturating_add(path_ns), count);
+                let latency_ns = service_ns.saturating_add(path_ns);
+                self.latency.recorder.record_many(latency_ns, count);
                 self.requests += count;
-                add(&mut self.taken_ns, activity, count * service_ns.saturating_add(path_ns));
+                add(&mut self.taken_ns, activity, count * latency_ns);
                 if let Some(shares) = &mut self.shares {
-                    shares.record(activity, service_ns.saturating_add(path_ns), count);
+                    shares.record(activity, latency_ns, count);
                 }
             } else if let Some(path) = &mut path {
                 **path = Path::default();
