@@ -6,8 +6,7 @@
 use super::fake::{FakeMachine, Program, World};
 use super::{Kernel, Next};
 use crate::frames::{Owner, Pages};
-use crate::testing::user;
-use crate::testing::{app, on};
+use crate::testing::{app, on, user};
 use nom_abi::error::Error;
 use nom_abi::image::flag;
 use nom_abi::syscall::Syscall;

@@ -2,10 +2,8 @@
 
 use super::{PAGE, READ, grant, map};
 use crate::kernel::fake::{Program, World};
-use crate::machine::Frame;
-use crate::machine::{PhysAddr, Reflection};
-use crate::testing::app;
-use crate::testing::user;
+use crate::machine::{Frame, PhysAddr, Reflection};
+use crate::testing::{app, user};
 use nom_abi::board::ApplicationState;
 use nom_abi::error::Error;
 use nom_abi::image::flag;
