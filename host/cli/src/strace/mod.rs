@@ -5,7 +5,7 @@ mod summary;
 mod tail;
 
 use crate::arguments::{Arguments, Command, Run};
-use crate::linux::RootOptions;
+use crate::linux::{LENDER, RootOptions};
 use crate::run;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser};
@@ -159,7 +159,12 @@ impl Trace {
     /// If it runs no program of Linux.
     pub fn tell(&self, bundle: &mut BundleManifest, volumes: usize) -> Result<()> {
         ensure!(bundle.root().is_some(), "expected the path of a Linux program, or a container image");
-        let environment = &mut bundle.applications[0].environment;
+        let application = &mut bundle.applications[0];
+        // Other directories bring the device with them.
+        if volumes == 0 {
+            application.devices.push(LENDER);
+        }
+        let environment = &mut application.environment;
         let mut set = |name: &str, value: String| drop(environment.insert(name.to_owned(), value));
         set("trace", volumes.to_string());
         set("trace.style", if self.counts { "counts" } else { "lines" }.to_owned());
