@@ -197,7 +197,7 @@ fn chosen(expressions: &[String]) -> Result<BTreeSet<u16>> {
         for name in list.split(',') {
             let rows = match name.strip_prefix('%') {
                 Some(class) => table::class(class),
-                None if name == "all" => Some(all().collect()),
+                None if name == "all" => Some(table::all().collect()),
                 None => table::named(name).map(|row| vec![row]),
             };
             let rows = rows.with_context(|| {
@@ -206,15 +206,14 @@ fn chosen(expressions: &[String]) -> Result<BTreeSet<u16>> {
             named.extend(rows.into_iter().map(|row| row.number));
         }
         match is_not {
-            true => chosen.extend(all().map(|row| row.number).filter(|number| !named.contains(number))),
+            true => {
+                let numbers = table::all().map(|row| row.number);
+                chosen.extend(numbers.filter(|number| !named.contains(number)));
+            }
             false => chosen.extend(named),
         }
     }
     Ok(chosen)
-}
-
-fn all() -> impl Iterator<Item = &'static table::SystemCall> {
-    table::PARTS.iter().flat_map(|part| part.iter())
 }
 
 #[cfg(test)]
