@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// The application that runs them.
 const APPLICATION: &str = "linux";
 /// What lends a directory: a virtio device of type 9 (virtio 1.2, section 5), of any class.
-const LENDER: DeviceSelector = DeviceSelector { vendor: 0x1af4, device: 0x1049, class: 0xff_ffff };
+pub const LENDER: DeviceSelector = DeviceSelector { vendor: 0x1af4, device: 0x1049, class: 0xff_ffff };
 /// How many files are named one by one.
 const NAMED_MAX: usize = 40;
 
@@ -143,14 +143,13 @@ fn say_taken(program: &str, root: &Root) {
     }
 }
 
-/// The program with directories of this computer, which its machine is to be lent in this order; it is lent
-/// another behind them if it is traced.
-pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume], is_traced: bool) -> BundleManifest {
+/// The program with directories of this computer, which its machine is to be lent in this order.
+pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume]) -> BundleManifest {
     let application = &mut bundle.applications[0];
     for (number, volume) in volumes.iter().enumerate() {
         application.environment.insert(format!("volume.{number}"), volume.place().to_owned());
     }
-    if is_traced || !volumes.is_empty() {
+    if !volumes.is_empty() {
         application.devices.push(LENDER);
     }
     bundle

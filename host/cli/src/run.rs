@@ -201,7 +201,7 @@ impl Subject {
         let sources = (&options.linux, &options.contract);
         if let Some(bundle) = linux::subject(&project, options.app.as_deref(), &options.arguments, sources)? {
             let bundle = bundle.with_large_root_on_disk();
-            let mut bundle = linux::with_volumes(bundle, &options.files, options.trace.is_some());
+            let mut bundle = linux::with_volumes(bundle, &options.files);
             if let Some(trace) = &options.trace {
                 trace.tell(&mut bundle, options.files.len())?;
             }

@@ -28,8 +28,8 @@ impl Files {
     /// A directory that is absent, a file that cannot be read or has no name in UTF-8, a link that leads out
     /// of its directory, and files that are too large; each by its path.
     pub fn archive(&self) -> Result<Vec<u8>> {
-        if let Some(root) = &self.root {
-            return self.added_to(root)?.archive();
+        if self.root.is_some() {
+            return self.whole_root()?.archive();
         }
         let mut tree = Tree::new();
         for mount in &self.mounts {
@@ -53,7 +53,7 @@ impl Files {
     /// # Errors
     /// A file that cannot be read; a disk that cannot be written.
     pub fn write_disk(&self, path: &Path) -> Result<()> {
-        self.added_to(self.root.as_ref().unwrap_or(&Root::default()))?.write_disk(path)
+        self.whole_root()?.write_disk(path)
     }
 
     /// The first sector of that disk, by which one whose files have changed is told.
@@ -61,11 +61,12 @@ impl Files {
     /// # Errors
     /// A file that cannot be read.
     pub fn disk_header(&self) -> Result<Vec<u8>> {
-        self.added_to(self.root.as_ref().unwrap_or(&Root::default()))?.disk_header()
+        self.whole_root()?.disk_header()
     }
 
-    fn added_to(&self, root: &Root) -> Result<Root> {
-        let mut root = root.clone();
+    /// The root, with the directories that are added to it.
+    fn whole_root(&self) -> Result<Root> {
+        let mut root = self.root.clone().unwrap_or_default();
         for mount in &self.mounts {
             root.add_directory(&mount.directory, &mount.at)?;
         }

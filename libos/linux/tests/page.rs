@@ -1,13 +1,13 @@
 //! docs/linux.md says what the table of calls says. `NOM_WRITE_PAGES=1` writes it anew.
 
-use nom_linux::table::{PARTS, Standing, SystemCall};
+use nom_linux::table::{self, Standing, SystemCall};
 use std::fmt::Write;
 use std::path::Path;
 
 const MARK: &str = "<!-- calls: made from libos/linux/src/table by tests/page.rs there -->\n";
 
 fn table() -> String {
-    let mut calls: Vec<&SystemCall> = PARTS.iter().flat_map(|part| part.iter()).collect();
+    let mut calls: Vec<&SystemCall> = table::all().collect();
     calls.sort_by_key(|call| call.number);
     let mut counts = [0; 3];
     let mut text = String::new();

@@ -16,7 +16,7 @@ const BY_TURNS: &str = "-by-turns";
 #[derive(Serialize)]
 struct Row<'a> {
     application: &'a str,
-    system: &'a str,
+    system: String,
     run: u32,
     phase: &'a str,
     price: f64,
@@ -29,17 +29,26 @@ struct Row<'a> {
     jitter_s: f64,
 }
 
+/// Writes rows to a file, below the names of their fields.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn save(path: &Path, rows: impl IntoIterator<Item = impl Serialize>) -> Result<()> {
+    let failed = || format!("cannot write {}", path.display());
+    let mut writer = csv::Writer::from_path(path).with_context(failed)?;
+    rows.into_iter().try_for_each(|row| writer.serialize(row)).with_context(failed)?;
+    writer.flush().with_context(failed)
+}
+
 /// Writes every interval of every run: what all sums are made of.
 pub fn save_intervals(all: &[Findings], out: &Path) -> Result<()> {
-    let path = out.join("intervals.csv");
-    let failed = || format!("cannot write {}", path.display());
-    let mut writer = csv::Writer::from_path(&path).with_context(failed)?;
     let own = all.iter().flat_map(|one| one.accounts.iter().map(move |account| (one, account, "")));
     // Of those who took turns the fixed ones are accounts of their own already.
     let turned = all.iter().flat_map(|one| one.turned.iter().map(move |(_, accounts)| (one, accounts)));
     let turned =
         turned.flat_map(|(one, accounts)| accounts.iter().map(move |account| (one, account, BY_TURNS)));
     let turned = turned.filter(|(_, account, _)| account.system.delay_us().is_none());
+    let mut rows = Vec::new();
     for (findings, account, how) in own.chain(turned) {
         let system = account.system.name() + how;
         for Run { repetition, halves } in &account.runs {
@@ -48,15 +57,14 @@ pub fn save_intervals(all: &[Findings], out: &Path) -> Result<()> {
                 .zip(halves)
                 .flat_map(|(phase, all)| all.iter().map(move |i| (phase, i)))
             {
-                let row = row(findings.application, &system, *repetition, phase.name, interval);
-                writer.serialize(row).with_context(failed)?;
+                rows.push(row(findings.application, system.clone(), *repetition, phase.name, interval));
             }
         }
     }
-    writer.flush().with_context(failed)
+    save(&out.join("intervals.csv"), rows)
 }
 
-fn row<'a>(application: &'a str, system: &'a str, run: u32, phase: &'a str, interval: &Interval) -> Row<'a> {
+fn row<'a>(application: &'a str, system: String, run: u32, phase: &'a str, interval: &Interval) -> Row<'a> {
     let Interval { end_s, seconds, operations, useful_bytes, sent_bytes, latency_s, jitter_s, price } =
         *interval;
     Row {
@@ -97,17 +105,11 @@ struct Said<'a> {
 
 /// Writes every status that was heard of an adaptive run.
 pub fn save_statuses(all: &[Findings], adaptations: &[Vec<Adaptation>], out: &Path) -> Result<()> {
-    let path = out.join("statuses.csv");
-    let failed = || format!("cannot write {}", path.display());
-    let mut writer = csv::Writer::from_path(&path).with_context(failed)?;
-    for (findings, runs) in all.iter().zip(adaptations) {
-        for (number, run) in runs.iter().enumerate() {
-            for said in said(findings.application, number, run) {
-                writer.serialize(said).with_context(failed)?;
-            }
-        }
-    }
-    writer.flush().with_context(failed)
+    let rows = all.iter().zip(adaptations).flat_map(|(findings, runs)| {
+        let runs = runs.iter().enumerate();
+        runs.flat_map(|(number, run)| said(findings.application, number, run))
+    });
+    save(&out.join("statuses.csv"), rows)
 }
 
 fn said<'a>(application: &'a str, run: usize, adaptation: &'a Adaptation) -> impl Iterator<Item = Said<'a>> {

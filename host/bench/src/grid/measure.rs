@@ -65,12 +65,7 @@ impl Bench<'_> {
             let loads: Vec<_> =
                 TENANTS.iter().zip(connections).map(|((tenant, _), count)| (*tenant, count)).collect();
             for _ in 0..self.options.turns {
-                let looks = || {
-                    std::thread::sleep(WARM_UP);
-                    let before = Told::ask(target, CONTROL_PORT)?;
-                    std::thread::sleep(duration);
-                    Ok((before, Told::ask(target, CONTROL_PORT)?))
-                };
+                let looks = || Told::look(target, CONTROL_PORT, duration);
                 // Everybody asks a little longer than is looked at.
                 let longer = duration + WARM_UP;
                 let (served, (before, now)) =

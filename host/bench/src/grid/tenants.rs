@@ -111,6 +111,17 @@ impl Told {
         Ok(Told::read(&text))
     }
 
+    /// What it tells once clients have warmed up, and so much later.
+    ///
+    /// # Errors
+    /// As [`Told::ask`].
+    pub fn look(target: SocketAddr, port: u16, duration: Duration) -> Result<(Told, Told)> {
+        std::thread::sleep(WARM_UP);
+        let before = Told::ask(target, port)?;
+        std::thread::sleep(duration);
+        Ok((before, Told::ask(target, port)?))
+    }
+
     fn read(text: &str) -> Told {
         let value = |line: &str| {
             let (name, value) = line.rsplit_once(' ')?;

@@ -5,7 +5,7 @@ mod summary;
 mod tail;
 
 use crate::arguments::{Arguments, Command, Run};
-use crate::linux::RootOptions;
+use crate::linux::{LENDER, RootOptions};
 use crate::run;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser};
@@ -159,7 +159,12 @@ impl Trace {
     /// If it runs no program of Linux.
     pub fn tell(&self, bundle: &mut BundleManifest, volumes: usize) -> Result<()> {
         ensure!(bundle.root().is_some(), "expected the path of a Linux program, or a container image");
-        let environment = &mut bundle.applications[0].environment;
+        let application = &mut bundle.applications[0];
+        // Other directories bring the device with them.
+        if volumes == 0 {
+            application.devices.push(LENDER);
+        }
+        let environment = &mut application.environment;
         let mut set = |name: &str, value: String| drop(environment.insert(name.to_owned(), value));
         set("trace", volumes.to_string());
         set("trace.style", if self.counts { "counts" } else { "lines" }.to_owned());
@@ -192,7 +197,7 @@ fn chosen(expressions: &[String]) -> Result<BTreeSet<u16>> {
         for name in list.split(',') {
             let rows = match name.strip_prefix('%') {
                 Some(class) => table::class(class),
-                None if name == "all" => Some(all().collect()),
+                None if name == "all" => Some(table::all().collect()),
                 None => table::named(name).map(|row| vec![row]),
             };
             let rows = rows.with_context(|| {
@@ -201,15 +206,14 @@ fn chosen(expressions: &[String]) -> Result<BTreeSet<u16>> {
             named.extend(rows.into_iter().map(|row| row.number));
         }
         match is_not {
-            true => chosen.extend(all().map(|row| row.number).filter(|number| !named.contains(number))),
+            true => {
+                let numbers = table::all().map(|row| row.number);
+                chosen.extend(numbers.filter(|number| !named.contains(number)));
+            }
             false => chosen.extend(named),
         }
     }
     Ok(chosen)
-}
-
-fn all() -> impl Iterator<Item = &'static table::SystemCall> {
-    table::PARTS.iter().flat_map(|part| part.iter())
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use crate::attend::Audience;
 use crate::farewell::Cause;
 use anyhow::{Context, Result};
 use std::fs::File;
-use std::io::{Read, Stderr, Write};
+use std::io::{BufWriter, Read, Stderr, Write};
 use std::rc::Rc;
 
 /// An audience that also shows a trace.
 pub struct Traced<A> {
     audience: A,
     file: File,
-    shown: Shown<Box<dyn Write>>,
+    shown: Shown<BufWriter<Box<dyn Write>>>,
     summary: Option<Summary>,
     /// Lives as long as the machine.
     _trace: Rc<Trace>,
@@ -35,6 +35,7 @@ impl<A: Audience> Traced<A> {
             }
             None => (Box::new(std::io::stderr()) as Box<dyn Write>, false),
         };
+        let out = BufWriter::new(out);
         let summary = trace.counts.then(Summary::default);
         Ok(Traced { audience, file, shown: Shown::new(out, is_file), summary, _trace: trace.clone() })
     }

@@ -4,7 +4,9 @@
 //! Values of registers are followed from constants to uses, forwards through the function; where paths meet,
 //! a register may have one of a few values.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
 use std::collections::BTreeMap;
 
 /// Values that a register is followed with at most; with more it is anything.
@@ -159,6 +161,7 @@ fn pass(bytes: &[u8], address: u64, targets: &mut BTreeMap<u64, State>, otherwis
     let mut state = Some(State::at_start());
     let end = address.wrapping_add(bytes.len() as u64);
     let mut instruction = Instruction::default();
+    let mut information = InstructionInfoFactory::new();
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
         let at = instruction.ip();
@@ -174,7 +177,7 @@ fn pass(bytes: &[u8], address: u64, targets: &mut BTreeMap<u64, State>, otherwis
         if let Some(to) = target {
             effects.uses.push(CodeUse { from: at, to, arguments: now.arguments() });
         }
-        step(&mut now, &instruction);
+        step(&mut now, &instruction, &mut information);
         let is_branch = instruction.op0_kind() == OpKind::NearBranch64;
         // What is only guessed says nothing of where it leads.
         let is_inside = |to: &u64| is_branch && known.is_some() && *to >= address && *to < end;
@@ -200,9 +203,10 @@ fn target(instruction: &Instruction) -> Option<u64> {
     is_number.then(|| instruction.immediate(1))
 }
 
-fn step(state: &mut State, instruction: &Instruction) {
+fn step(state: &mut State, instruction: &Instruction, information: &mut InstructionInfoFactory) {
     let to = (instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register)
         .then(|| instruction.op0_register());
+    let is_whole = |register: Register| register.is_gpr64() || register.is_gpr32();
     match (instruction.mnemonic(), to) {
         (Mnemonic::Call, _) => SCRATCH.iter().for_each(|register| state.set(*register, Value::ANYTHING)),
         (Mnemonic::Syscall, _) => {
@@ -211,9 +215,8 @@ fn step(state: &mut State, instruction: &Instruction) {
                 .for_each(|register| state.set(*register, Value::ANYTHING));
         }
         (Mnemonic::Mov, Some(to)) => {
-            let is_whole = to.is_gpr64() || to.is_gpr32();
             let value = match instruction.op1_kind() {
-                _ if !is_whole => Value::ANYTHING,
+                _ if !is_whole(to) => Value::ANYTHING,
                 OpKind::Register if instruction.op1_register().is_segment_register() => Value::ANYTHING,
                 OpKind::Register => state.get(instruction.op1_register()),
                 OpKind::Memory => Value::ANYTHING,
@@ -225,36 +228,23 @@ fn step(state: &mut State, instruction: &Instruction) {
             state.set(to, state.get(instruction.op1_register()));
         }
         (Mnemonic::Xor | Mnemonic::Sub, Some(to))
-            if instruction.op1_kind() == OpKind::Register && instruction.op1_register() == to =>
+            if is_whole(to)
+                && instruction.op1_kind() == OpKind::Register
+                && instruction.op1_register() == to =>
         {
             state.set(to, Value::of(Item::Constant(0)));
         }
-        (Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push, _) => {}
-        (
-            Mnemonic::Mul
-            | Mnemonic::Imul
-            | Mnemonic::Div
-            | Mnemonic::Idiv
-            | Mnemonic::Cdq
-            | Mnemonic::Cqo
-            | Mnemonic::Cdqe
-            | Mnemonic::Cpuid
-            | Mnemonic::Rdtsc
-            | Mnemonic::Xgetbv
-            | Mnemonic::Cmpxchg
-            | Mnemonic::Xchg
-            | Mnemonic::Xadd,
-            to,
-        ) => {
-            let also = (instruction.op_count() > 1 && instruction.op1_kind() == OpKind::Register)
-                .then(|| instruction.op1_register());
-            for register in [Register::RAX, Register::RDX].into_iter().chain(to).chain(also) {
-                state.set(register, Value::ANYTHING);
-            }
+        _ => {
+            let used = information.info(instruction).used_registers();
+            let written = used.iter().filter(|used| is_write(used.access()));
+            written.for_each(|written| state.set(written.register(), Value::ANYTHING));
         }
-        (_, Some(to)) => state.set(to, Value::ANYTHING),
-        _ => {}
     }
+}
+
+fn is_write(access: OpAccess) -> bool {
+    use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};
+    matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
 }
 
 #[cfg(test)]
@@ -287,6 +277,12 @@ mod tests {
         assert_eq!(numbers(padded), [constant(60)]);
         // mov eax, [rdi]; syscall
         assert_eq!(numbers(b"\x8b\x07\x0f\x05"), [vec![]]);
+        // mov eax, 0x101; xor al, al; syscall
+        assert_eq!(numbers(b"\xb8\x01\x01\0\0\x30\xc0\x0f\x05"), [vec![]]);
+        // mov edi, 39; rep stosb; mov eax, edi; syscall: nobody names the registers of a string instruction.
+        assert_eq!(numbers(b"\xbf\x27\0\0\0\xf3\xaa\x89\xf8\x0f\x05"), [vec![]]);
+        // mov eax, 39; bt eax, 1; push rax; imul ecx, ecx; syscall: none of them changes RAX.
+        assert_eq!(numbers(b"\xb8\x27\0\0\0\x0f\xba\xe0\x01\x50\x0f\xaf\xc9\x0f\x05"), [constant(39)]);
         // mov eax, 1; jmp +2; xor eax, eax; syscall: the way leads around the second.
         assert_eq!(numbers(b"\xb8\x01\0\0\0\xeb\x02\x31\xc0\x0f\x05").len(), 1);
     }

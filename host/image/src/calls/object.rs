@@ -61,8 +61,9 @@ impl ElfObject {
             starts.insert(section.address());
             if section.name().is_ok_and(|name| name.starts_with(".plt")) {
                 // Each entry is a way to a function of another object.
-                const ENTRY: usize = 8;
-                starts.extend((0..bytes.len() as u64).step_by(ENTRY * 2).map(|at| section.address() + at));
+                const ENTRY: usize = 16;
+                let entries = (0..bytes.len() as u64).step_by(ENTRY);
+                starts.extend(entries.map(|at| section.address().wrapping_add(at)));
             }
             object.code.push((section.address(), bytes));
         }
@@ -127,12 +128,12 @@ impl ElfObject {
     }
 
     /// Whether a function begins there.
-    pub fn begins(&self, address: u64) -> bool {
+    fn begins(&self, address: u64) -> bool {
         self.starts.binary_search(&address).is_ok()
     }
 
     /// Whether there is code.
-    pub fn is_code(&self, address: u64) -> bool {
+    fn is_code(&self, address: u64) -> bool {
         self.section(address).is_some()
     }
 

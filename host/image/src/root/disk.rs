@@ -1,8 +1,8 @@
 //! The root as a disk that its machine reads on demand: see [`nom_port::root_disk`].
 
-use super::{Body, FILE, PAGE, Packed, Root, TYPE_MASK, error, unreadable};
+use super::{Body, FILE, Packed, Root, TYPE_MASK, error, unreadable};
 use crate::error::Result;
-use nom_port::root_disk::{BLOCK_BYTES, Extent, RootHeader, sum};
+use nom_port::root_disk::{BLOCK_BYTES, Extent, PAGE_BYTES, RootHeader, sum};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -36,11 +36,11 @@ impl Root {
         let (mut files, mut end) = (Vec::new(), 0);
         let archive = self.pack(u64::MAX, |entry| {
             let bytes = entry.body.len()?;
-            if entry.mode & TYPE_MASK != FILE || bytes < PAGE as u64 {
+            if entry.mode & TYPE_MASK != FILE || bytes < PAGE_BYTES {
                 return Ok(Packed { bytes: entry.body.contents()?, is_elsewhere: false });
             }
             let extent = Extent { start: end, bytes };
-            end = (end + bytes).next_multiple_of(PAGE as u64);
+            end = (end + bytes).next_multiple_of(PAGE_BYTES);
             files.push((&entry.body, extent));
             Ok(Packed { bytes: extent.encode().to_vec(), is_elsewhere: true })
         })?;
@@ -102,17 +102,6 @@ impl Blocks<'_> {
 }
 
 impl Body {
-    /// Bytes that it has.
-    fn len(&self) -> Result<u64> {
-        match self {
-            Body::Nothing => Ok(0),
-            Body::Bytes(bytes) => Ok(bytes.len() as u64),
-            Body::Host(host, _) => {
-                host.metadata().map(|found| found.len()).map_err(|reason| unreadable(host, &reason))
-            }
-        }
-    }
-
     /// Copies its contents, of which there are to be so many.
     fn copy_to(&self, bytes: u64, mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let host = match self {

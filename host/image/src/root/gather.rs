@@ -1,6 +1,6 @@
 //! Filling a root: with what one program needs, or with a whole tree of directories.
 
-use super::needs::{Runnable, Search, Tree};
+use super::needs::{Runnable, Search, Tree, push};
 use super::{DIRECTORY, FILE, LINK, Root, TYPE_MASK, error, text, unreadable};
 use crate::error::Result;
 use std::collections::BTreeSet;
@@ -62,20 +62,7 @@ impl Root {
     /// # Errors
     /// As [`Root::of_program`].
     pub(crate) fn check_program(&self, path: &str, places: Vec<String>) -> Result<()> {
-        let search = Search::new(Tree::Gathered(self), places);
-        let mut path = path.to_owned();
-        for _ in 0..=SCRIPTS_MAX {
-            match search.runnable(&path)? {
-                Runnable::Program => return search.closure(&path, &|_| false).map(drop),
-                Runnable::Script { interpreter, .. } => {
-                    let missing =
-                        || error(Path::new(&path), format!("its interpreter {interpreter} is missing"));
-                    search.follow(&interpreter).ok_or_else(missing)?;
-                    path = interpreter;
-                }
-            }
-        }
-        Err(error(Path::new(&path), SCRIPTS_OF_SCRIPTS))
+        loaded(&Search::new(Tree::Gathered(self), places), path).map(drop)
     }
 
     /// Files with code: a program with its interpreter and the libraries that it names, in the order in which
@@ -86,28 +73,13 @@ impl Root {
     /// As [`Root::of_program`].
     pub(crate) fn code_files(&self, program: &str) -> Result<(Vec<String>, Vec<String>)> {
         let search = Search::new(Tree::Gathered(self), Vec::new());
-        let mut path = program.to_owned();
-        for _ in 0..=SCRIPTS_MAX {
-            match search.runnable(&path)? {
-                Runnable::Program => {
-                    let named = search.closure(&path, &|_| false)?;
-                    let place = |path: &String| search.follow(path).map(|file| file.display().to_string());
-                    let mut known = Vec::new();
-                    for path in named.iter().filter_map(place) {
-                        if !known.contains(&path) {
-                            known.push(path);
-                        }
-                    }
-                    let is_code =
-                        |path: &str| search.runnable(path).is_ok_and(|kind| kind == Runnable::Program);
-                    let others = self.files().map(|(path, _)| path.to_owned());
-                    let others = others.filter(|path| !known.contains(path) && is_code(path)).collect();
-                    return Ok((known, others));
-                }
-                Runnable::Script { interpreter, .. } => path = interpreter,
-            }
-        }
-        Err(error(Path::new(&path), SCRIPTS_OF_SCRIPTS))
+        let place = |path: &String| search.follow(path).map(|file| file.display().to_string());
+        let mut known = Vec::new();
+        loaded(&search, program)?.iter().filter_map(place).for_each(|path| push(&mut known, path));
+        let is_code = |path: &str| search.runnable(path).is_ok_and(|kind| kind == Runnable::Program);
+        let others = self.files().map(|(path, _)| path.to_owned());
+        let others = others.filter(|path| !known.contains(path) && is_code(path)).collect();
+        Ok((known, others))
     }
 
     fn add_program(&mut self, search: &Search<'_>, host: &Path, path: &str, depth: usize) -> Result<()> {
@@ -265,6 +237,22 @@ impl Root {
         }
         Ok(())
     }
+}
+
+/// Paths of all that is loaded if a file is run, the program first: for a script, what its interpreter is.
+fn loaded(search: &Search<'_>, path: &str) -> Result<Vec<String>> {
+    let mut path = path.to_owned();
+    for _ in 0..=SCRIPTS_MAX {
+        match search.runnable(&path)? {
+            Runnable::Program => return search.closure(&path, &|_| false),
+            Runnable::Script { interpreter, .. } => {
+                let missing = || error(Path::new(&path), format!("its interpreter {interpreter} is missing"));
+                search.follow(&interpreter).ok_or_else(missing)?;
+                path = interpreter;
+            }
+        }
+    }
+    Err(error(Path::new(&path), SCRIPTS_OF_SCRIPTS))
 }
 
 /// The command that `env` is told to run.

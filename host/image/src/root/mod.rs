@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::files::ARCHIVE_BYTES_MAX;
 use cpio::newc::{Builder, trailer};
 pub(crate) use layer::Layers;
-use nom_port::root_disk::ELSEWHERE;
+use nom_port::root_disk::{ELSEWHERE, PAGE_BYTES};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io::Write;
@@ -88,6 +88,17 @@ impl Body {
         }
     }
 
+    /// Bytes that it has.
+    fn len(&self) -> Result<u64> {
+        match self {
+            Body::Nothing => Ok(0),
+            Body::Bytes(bytes) => Ok(bytes.len() as u64),
+            Body::Host(host, _) => {
+                host.metadata().map(|found| found.len()).map_err(|reason| unreadable(host, &reason))
+            }
+        }
+    }
+
     /// What a file holds, or where a link leads.
     fn contents(&self) -> Result<Vec<u8>> {
         match self {
@@ -134,21 +145,15 @@ impl Root {
 
     /// Paths of all files, and bytes of their contents.
     pub fn files(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.entries.iter().filter(|(_, entry)| entry.mode & TYPE_MASK == FILE).map(|(path, entry)| {
-            let bytes = match &entry.body {
-                Body::Nothing => 0,
-                Body::Bytes(bytes) => bytes.len() as u64,
-                Body::Host(path, _) => std::fs::metadata(path).map_or(0, |metadata| metadata.len()),
-            };
-            (path.as_str(), bytes)
-        })
+        let files = self.entries.iter().filter(|(_, entry)| entry.mode & TYPE_MASK == FILE);
+        files.map(|(path, entry)| (path.as_str(), entry.body.len().unwrap_or(0)))
     }
 
     /// Bytes that a machine needs to know the files, and for those that are small, if others are on a disk.
     pub fn index_bytes(&self) -> u64 {
         /// What is known of a file, in the index and in the tree.
         const KNOWN: u64 = 1024;
-        let small = self.files().map(|(_, bytes)| bytes).filter(|bytes| *bytes < PAGE as u64);
+        let small = self.files().map(|(_, bytes)| bytes).filter(|bytes| *bytes < PAGE_BYTES);
         small.sum::<u64>() + self.entries.len() as u64 * KNOWN
     }
 

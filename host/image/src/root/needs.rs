@@ -303,7 +303,8 @@ impl<'r> Search<'r> {
     }
 }
 
-fn push(found: &mut Vec<String>, path: String) {
+/// Adds a path that is not there yet.
+pub(super) fn push(found: &mut Vec<String>, path: String) {
     if !found.contains(&path) {
         found.push(path);
     }

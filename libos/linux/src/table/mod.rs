@@ -74,7 +74,7 @@ impl SystemCall {
 }
 
 /// The rows of each part.
-pub const PARTS: &[&[SystemCall]] = &[
+const PARTS: &[&[SystemCall]] = &[
     calls::limits::ROWS,
     calls::memory::ROWS,
     calls::priority::ROWS,
@@ -101,6 +101,11 @@ pub const PARTS: &[&[SystemCall]] = &[
     refused::ROWS,
 ];
 
+/// All calls.
+pub fn all() -> impl Iterator<Item = &'static SystemCall> {
+    PARTS.iter().flat_map(|part| part.iter())
+}
+
 /// Names of the kinds of calls that a trace can be limited to, as strace has them, and which those are.
 const CLASSES: [(&str, &[&[SystemCall]]); 5] = [
     ("memory", &[calls::memory::ROWS]),
@@ -114,8 +119,7 @@ const CLASSES: [(&str, &[&[SystemCall]]); 5] = [
 /// `desc` for those that take a descriptor.
 pub fn class(name: &str) -> Option<Vec<&'static SystemCall>> {
     let takes = |what: &'static [&str]| {
-        let all = PARTS.iter().flat_map(|part| part.iter());
-        all.filter(|row| row.arguments.iter().any(|argument| what.contains(argument))).collect()
+        all().filter(|row| row.arguments.iter().any(|argument| what.contains(argument))).collect()
     };
     match name {
         "file" => Some(takes(&["path", "from", "target"])),
@@ -135,7 +139,7 @@ pub fn name_of(number: u32) -> Option<&'static str> {
 
 /// The call with this name.
 pub fn named(name: &str) -> Option<&'static SystemCall> {
-    PARTS.iter().flat_map(|part| part.iter()).find(|row| row.name == name)
+    all().find(|row| row.name == name)
 }
 
 /// Behind the last number that there is.
@@ -226,7 +230,7 @@ mod tests {
     #[test]
     fn every_row_is_found_by_its_number_and_has_a_name_of_its_own() {
         let mut names = std::collections::BTreeSet::new();
-        for expected in PARTS.iter().flat_map(|rows| rows.iter()) {
+        for expected in all() {
             let found = row(expected.number.into()).expect("it is there");
             assert_eq!(found.name, expected.name);
             assert!(names.insert(expected.name), "{} is there twice", expected.name);

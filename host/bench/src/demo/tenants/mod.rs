@@ -238,12 +238,7 @@ impl Demo<'_> {
         tenants: &[(&'static str, usize)],
     ) -> Result<(Vec<Served>, (Told, Told))> {
         let (target, turn) = (machine.target(), self.turn);
-        let looks = || {
-            std::thread::sleep(WARM_UP);
-            let before = Told::ask(target, PORT)?;
-            std::thread::sleep(turn);
-            Ok((before, Told::ask(target, PORT)?))
-        };
+        let looks = || Told::look(target, PORT, turn);
         machine.place().inside(|| ask(target, tenants, many_gets, turn, looks))
     }
 }

@@ -1,12 +1,13 @@
 //! What each scheduler earned: records, a row for each turn, a table, a figure, and what must be reached.
 
+use super::super::rows::save;
 use super::{EXPERIMENT, Scheduler, TENANTS, Taken, Turn};
 use crate::figure::{Bars, Figure, Scale};
 use crate::record::{Key, Record, Samples, Unit, format_value};
 use crate::statistics::{Quotient, Summary};
 use crate::table::Table;
 use crate::target::{Limit, Target};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use std::path::Path;
 
@@ -51,36 +52,33 @@ struct Row<'a> {
 
 /// Writes what all sums are made of.
 pub fn save_turns(turns: &[Turn], out: &Path) -> Result<()> {
-    let path = out.join("turns.csv");
-    let failed = || format!("cannot write {}", path.display());
-    let mut writer = csv::Writer::from_path(&path).with_context(failed)?;
-    for turn in turns {
-        for ((tenant, _), taken) in TENANTS.iter().zip(&turn.taken) {
-            let [latency_s, jitter_s, p99_s] = taken.latency_s;
-            let Taken {
-                requests, answered_bytes, sent_bytes, core_share, revenue, cost, told_profit, ..
-            } = *taken;
-            let row = Row {
-                round: turn.round,
-                scheduler: turn.scheduler.name(),
-                tenant,
-                seconds: turn.seconds,
-                requests,
-                latency_s,
-                jitter_s,
-                p99_s,
-                answered_bytes,
-                sent_bytes,
-                core_share,
-                revenue,
-                cost,
-                profit: taken.profit(),
-                told_profit,
-            };
-            writer.serialize(row).with_context(failed)?;
-        }
+    let rows = turns.iter().flat_map(|turn| {
+        let taken = TENANTS.iter().zip(&turn.taken);
+        taken.map(move |((tenant, _), taken)| row(turn, tenant, taken))
+    });
+    save(&out.join("turns.csv"), rows)
+}
+
+fn row<'a>(turn: &'a Turn, tenant: &'a str, taken: &Taken) -> Row<'a> {
+    let [latency_s, jitter_s, p99_s] = taken.latency_s;
+    let Taken { requests, answered_bytes, sent_bytes, core_share, revenue, cost, told_profit, .. } = *taken;
+    Row {
+        round: turn.round,
+        scheduler: turn.scheduler.name(),
+        tenant,
+        seconds: turn.seconds,
+        requests,
+        latency_s,
+        jitter_s,
+        p99_s,
+        answered_bytes,
+        sent_bytes,
+        core_share,
+        revenue,
+        cost,
+        profit: taken.profit(),
+        told_profit,
     }
-    writer.flush().with_context(failed)
 }
 
 /// Of each scheduler and tenant; and `profit` over `fair`, with its standard error.
@@ -134,12 +132,16 @@ fn mean(
     Some(Summary::of(&values)?.mean)
 }
 
+/// How long a turn took.
+fn mean_seconds(turns: &[Turn]) -> Option<f64> {
+    Some(Summary::of(&turns.iter().map(|turn| turn.seconds).collect::<Vec<_>>())?.mean)
+}
+
 /// A row for each tenant and scheduler.
 pub fn table(turns: &[Turn]) -> Table {
     let heads = ["tenant", "scheduler", "core", "requests/s", "mean latency", "pays, $/s", "profit, $/s"];
     let mut table = Table::new("What tenants were served and pay", heads);
-    let seconds = Summary::of(&turns.iter().map(|turn| turn.seconds).collect::<Vec<_>>());
-    let seconds = seconds.map_or(1.0, |summary| summary.mean);
+    let seconds = mean_seconds(turns).unwrap_or(1.0);
     let names = TENANTS.iter().map(|(name, _)| *name).enumerate().map(|(index, name)| (Some(index), name));
     for (tenant, name) in names.chain([(None, ALL)]) {
         for scheduler in Scheduler::ALL {
@@ -168,10 +170,8 @@ pub fn table(turns: &[Turn]) -> Table {
 
 /// What each tenant earns under either scheduler, and all together.
 pub fn figure(turns: &[Turn]) -> Figure {
-    let rate = |tenant, scheduler| {
-        let seconds = Summary::of(&turns.iter().map(|turn| turn.seconds).collect::<Vec<_>>())?.mean;
-        Some(mean(turns, scheduler, tenant, Taken::profit)? / seconds)
-    };
+    let seconds = mean_seconds(turns);
+    let rate = |tenant, scheduler| Some(mean(turns, scheduler, tenant, Taken::profit)? / seconds?);
     let group = |name: &str, tenant| {
         (name.to_owned(), Scheduler::ALL.map(|scheduler| rate(tenant, scheduler)).to_vec())
     };
