@@ -94,6 +94,27 @@ fn the_callers_directory_is_where_the_command_runs() {
     assert!(checkout.path("a checkout/target/debug/nom").is_file());
 }
 
+/// What is beside the stamp of a target: nothing, once nobody builds.
+fn stamps(checkout: &Checkout) -> Vec<String> {
+    let names = std::fs::read_dir(checkout.path("a checkout/target")).expect("a target");
+    let names = names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("nom.stamp")).collect()
+}
+
+#[test]
+fn two_may_build_at_once_and_who_fails_leaves_nothing() {
+    let checkout = Checkout::make();
+    let start = || checkout.nom().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+    for child in [start(), start(), start()] {
+        let output = child.wait_with_output().expect("ends");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(stamps(&checkout), ["nom.stamp"]);
+    std::fs::write(checkout.path("a checkout/Cargo.toml"), "no manifest").expect("written");
+    assert!(!checkout.nom().output().expect("runs").status.success());
+    assert_eq!(stamps(&checkout), ["nom.stamp"]);
+}
+
 #[test]
 fn a_relative_target_directory_counts_from_the_callers() {
     let checkout = Checkout::make();
