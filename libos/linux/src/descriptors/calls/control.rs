@@ -42,8 +42,10 @@ fn kind(level: u32, kind: u32) -> u64 {
 pub(super) fn read(call: &Call<'_>, socket: &dyn Socket, at: u64, len: u64) -> Result<Control, Errno> {
     let mut control = Control::default();
     let is_local = socket.names().0 == abi::AF_UNIX;
+    // What is longer than the rest is refused, so that the next one is always behind this one.
+    let len = len.min(CONTROL_MAX);
     let mut next = 0;
-    while at != 0 && next + HEAD <= len.min(CONTROL_MAX) {
+    while at != 0 && next + HEAD <= len {
         let [bytes, what]: [u64; 2] = call.memory().read_value(at + next)?;
         if bytes < HEAD || bytes > len - next {
             return Err(Errno::EINVAL);
