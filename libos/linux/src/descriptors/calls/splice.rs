@@ -1,6 +1,6 @@
 //! Moving bytes between descriptors: splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
-use super::io::{gathered, pieces, scatter, wait, write_bytes};
+use super::io::{Way, gathered, pieces, scatter, wait, write_bytes};
 use super::{get, with_vfs};
 use crate::call::Call;
 use crate::descriptors::buffer::{Buffer, PIPE_BYTES};
@@ -169,7 +169,7 @@ fn into_pipe(
     let mut piece = call.buffer(len.min(room));
     let count = match (from.node(), from.stream()) {
         (Some(node), _) => node.read(position.offset, &mut piece)?,
-        (_, Some(stream)) => wait(call, from, stream, || stream.read(&mut piece))?,
+        (_, Some(stream)) => wait(call, from, stream, Way::Read, || stream.read(&mut piece))?,
         (None, None) => return Err(Errno::EINVAL),
     };
     if from.node().is_some() {
