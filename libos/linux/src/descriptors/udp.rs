@@ -75,10 +75,6 @@ pub(crate) struct UdpEnds {
 }
 
 impl UdpEnds {
-    fn all(&self) -> Vec<Rc<UdpEnd>> {
-        self.ends.borrow().iter().filter_map(Weak::upgrade).collect()
-    }
-
     fn add(&self, end: &Rc<UdpEnd>) {
         let mut ends = self.ends.borrow_mut();
         ends.retain(|other| other.strong_count() > 0);
@@ -87,7 +83,9 @@ impl UdpEnds {
 
     /// Who takes a datagram: of several the closest, and of these who came last.
     fn taker(&self, to: SocketAddr, from: SocketAddr) -> Option<Rc<UdpEnd>> {
-        let fitting = self.all().into_iter().filter_map(|end| end.fits(to, from).map(|close| (close, end)));
+        let ends = self.ends.borrow();
+        let there = ends.iter().filter_map(Weak::upgrade);
+        let fitting = there.filter_map(|end| end.fits(to, from).map(|close| (close, end)));
         fitting.max_by_key(|(close, _)| *close).map(|(_, end)| end)
     }
 
@@ -98,11 +96,11 @@ impl UdpEnds {
             let is_any = own.ip().is_unspecified() || own.ip() == to.ip();
             own.port() == to.port() && is_any && end.groups.borrow().contains(&to.ip())
         };
-        self.all().into_iter().filter(is_member).collect()
+        self.ends.borrow().iter().filter_map(Weak::upgrade).filter(is_member).collect()
     }
 
     fn has_port(&self, port: u16) -> bool {
-        self.all().iter().any(|end| end.own.get().port() == port)
+        self.ends.borrow().iter().filter_map(Weak::upgrade).any(|end| end.own.get().port() == port)
     }
 }
 
