@@ -420,6 +420,7 @@ static void where_to(void) {
 	struct timeval limit = {0, 20000}, told;
 	say("a limit", setsockopt(server, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
 	say("it is over", recv(server, bytes, 8, 0));
+	say("to who reads, too", read(server, bytes, 8));
 	getsockopt(server, SOL_SOCKET, SO_RCVTIMEO, &told, &(socklen_t){sizeof told});
 	say("told", told.tv_sec == 0 && told.tv_usec == 20000);
 	int ttl[] = {-1, 0, 1, 255, 256};

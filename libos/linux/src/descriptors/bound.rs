@@ -1,4 +1,4 @@
-//! Which TCP sockets of the family have which addresses (bind(2), SO_REUSEADDR in socket(7)).
+//! Which sockets of TCP or UDP have which addresses (bind(2), SO_REUSEADDR in socket(7)).
 
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;

@@ -85,7 +85,7 @@ impl Buffer {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        if self.writers.get() == 0 || target.is_empty() && self.packets.is_none() {
+        if self.is_finished() || target.is_empty() && self.packets.is_none() {
             Ok(0)
         } else {
             Err(Errno::EAGAIN)
@@ -162,10 +162,10 @@ impl Buffer {
 
     /// Bytes that one call reads at most: a packet, or what is there, up to the urgent mark.
     fn next_len(&self, room: usize) -> usize {
-        if let Some(packets) = &self.packets {
-            return packets.borrow().front().copied().unwrap_or(0);
+        if self.packets.is_some() {
+            return self.unread();
         }
-        let len = self.bytes.borrow().len().min(room);
+        let len = self.len().min(room);
         match self.urgent.get() {
             Some(Urgent { at, .. }) if at > self.taken.get() => len.min((at - self.taken.get()) as usize),
             _ => len,
@@ -185,7 +185,7 @@ impl Buffer {
     /// # Errors
     /// As [`Buffer::write`]; `EMSGSIZE` for a packet that is too long, `EOPNOTSUPP` for an urgent one.
     pub fn write_message(&self, what: &Outgoing<'_>) -> Result<usize, Errno> {
-        if self.readers.get() == 0 {
+        if self.is_unread() {
             return Err(Errno::EPIPE);
         }
         let count = self.room_for(what.bytes.len())?;
@@ -216,15 +216,14 @@ impl Buffer {
 
     /// How many of so many bytes can be put in.
     fn room_for(&self, wanted: usize) -> Result<usize, Errno> {
-        let held = self.bytes.borrow().len();
         if let Some(packets) = &self.packets {
             if wanted > PACKETS_BYTES - PACKET_HEAD {
                 return Err(Errno::EMSGSIZE);
             }
-            let costs = held + packets.borrow().len() * PACKET_HEAD;
+            let costs = self.len() + packets.borrow().len() * PACKET_HEAD;
             return if costs >= PACKETS_BYTES { Err(Errno::EAGAIN) } else { Ok(wanted) };
         }
-        let room = PIPE_BYTES.saturating_sub(held);
+        let room = self.room();
         let is_whole = wanted <= ATOMIC_BYTES;
         if wanted > 0 && (room == 0 || is_whole && room < wanted) {
             return Err(Errno::EAGAIN);
@@ -293,17 +292,17 @@ impl Buffer {
         let error = self.error.get().is_some();
         Events::IN
             .when(self.has_any() || error)
-            .with(Events::HANG_UP.when(self.writers.get() == 0))
+            .with(Events::HANG_UP.when(self.is_finished()))
             .with(Events::URGENT.when(is_urgent))
             .with(Events::ERROR.when(error))
     }
 
     /// What who writes can do.
     pub fn writable(&self) -> Events {
-        let is_over = self.readers.get() == 0;
+        let is_over = self.is_unread();
         let has_room = match &self.packets {
             Some(_) => self.room_for(0).is_ok(),
-            None => PIPE_BYTES.saturating_sub(self.len()) >= ATOMIC_BYTES,
+            None => self.room() >= ATOMIC_BYTES,
         };
         Events::OUT.when(has_room || is_over).with(Events::ERROR.when(is_over))
     }

@@ -1,7 +1,7 @@
 //! Sockets of TCP (tcp(7)) over the application's own stack. A connection to a loopback address,
 //! or to one of the machine's own, is a pair of buffers in the library: no packet is made for it.
 
-use super::bound::{AddressFamilies, BoundAddress, SharedUse, WantedAddress};
+use super::bound::{AddressFamilies, BoundAddress, WantedAddress};
 use super::buffer::UrgentPlace;
 use super::local::{Local, Waiting};
 use super::message::{Outgoing, Received, Sender};
@@ -83,14 +83,12 @@ pub(super) fn errno(error: Error) -> Errno {
 impl<N: Observed + 'static> Inet<N> {
     /// A socket without an address; `domain` is `AF_INET` or `AF_INET6`.
     pub fn new(network: &Network<N>, places: &Rc<Places>, domain: u32) -> Inet<N> {
-        let any: IpAddr =
-            if domain == abi::AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         Inet {
             network: network.clone(),
             places: places.clone(),
             within: RefCell::new(Within::Nothing),
             domain,
-            own: Cell::new(SocketAddr::new(any, 0)),
+            own: Cell::new(SocketAddr::new(any(domain), 0)),
             bound: RefCell::default(),
             state: Cell::new(State::New),
             is_open: Cell::new(false),
@@ -166,11 +164,6 @@ impl<N: Observed + 'static> Inet<N> {
         accepted
     }
 
-    /// Whether it has nothing to do with IPv4.
-    fn is_six_only(&self) -> bool {
-        self.options.get(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY).unwrap_or(0) != 0
-    }
-
     /// Where others of this machine find who listens at a port.
     fn places_of(&self, families: &[Family], port: u16) -> Vec<Place> {
         families.iter().map(|family| place(*family == Family::V4, port)).collect()
@@ -178,11 +171,7 @@ impl<N: Observed + 'static> Inet<N> {
 
     /// Connects to who listens in this machine.
     fn connect_within(&self, peer: SocketAddr, by: Sender) -> Result<(), Errno> {
-        let ip = match peer.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
-        };
+        let ip = reached(peer.ip());
         let peer = SocketAddr::new(ip, peer.port());
         let port = match self.own.get().port() {
             0 => self.places.take_port(EPHEMERAL),
@@ -241,6 +230,26 @@ pub(super) fn is_within<N: Observed + 'static>(network: &Network<N>, address: Ip
         || network.with(|sockets| sockets.stack().config().source_for(address)) == Some(address)
 }
 
+/// Checks that a socket of this machine can have an address.
+pub(super) fn check_own<N: Observed + 'static>(network: &Network<N>, address: IpAddr) -> Result<(), Errno> {
+    let is_own = address.is_unspecified() || address.is_multicast() || is_within(network, address);
+    if is_own { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) }
+}
+
+/// The address that is everybody's, of `AF_INET` or `AF_INET6`.
+pub(super) fn any(domain: u32) -> IpAddr {
+    if domain == abi::AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+/// The address that is reached by one: everybody's is the loopback's.
+pub(super) fn reached(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    }
+}
+
 /// How many may wait where a program says `backlog`: one more, as on Linux.
 fn pending_max(backlog: usize) -> usize {
     backlog.saturating_add(1)
@@ -277,17 +286,9 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             return Err(Errno::EAFNOSUPPORT);
         }
         let ip = address.ip();
-        if !ip.is_unspecified() && !ip.is_multicast() && !is_within(&self.network, ip) {
-            return Err(Errno::EADDRNOTAVAIL);
-        }
-        let is_set = |name| self.options.get(abi::SOL_SOCKET, name).unwrap_or(0) != 0;
-        let sharing = match (is_set(abi::SO_REUSEPORT), is_set(abi::SO_REUSEADDR)) {
-            (true, _) => SharedUse::Always,
-            (false, true) => SharedUse::UnlessListening,
-            (false, false) => SharedUse::Alone,
-        };
+        check_own(&self.network, ip)?;
         let is_taken = |port| self.places.has_listener(&place(ip.is_ipv4(), port));
-        let families = if self.is_six_only() { AddressFamilies::Own } else { AddressFamilies::Both };
+        let (families, sharing) = (self.options.families(), self.options.sharing());
         let wanted = WantedAddress { address: *address, families, sharing };
         let bound = self.places.bound.bind(wanted, EPHEMERAL, is_taken)?;
         self.own.set(bound.address());
@@ -302,10 +303,10 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             _ => return Err(Errno::EINVAL),
         }
         let own = self.own.get();
-        let families: &[Family] = match (self.domain, self.is_six_only()) {
+        let families: &[Family] = match (self.domain, self.options.families()) {
             (abi::AF_INET, _) => &[Family::V4],
-            (_, true) => &[Family::V6],
-            (_, false) => &[Family::V4, Family::V6],
+            (_, AddressFamilies::Own) => &[Family::V6],
+            (_, AddressFamilies::Both) => &[Family::V4, Family::V6],
         };
         let ports = if own.port() == 0 { EPHEMERAL } else { own.port()..own.port().saturating_add(1) };
         let mut result = Err(Errno::EADDRINUSE);

@@ -1,5 +1,6 @@
 //! What was set of a socket (socket(7), tcp(7), ip(7), ipv6(7), udp(7)).
 
+use super::bound::{AddressFamilies, SharedUse};
 use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
 use linux_raw_sys::net as abi;
@@ -71,6 +72,29 @@ impl Options {
         let default = OPTIONS.iter().find(|option| (option.0, option.1) == (level, name));
         let (_, _, default) = default.ok_or(Errno::ENOPROTOOPT)?;
         Ok(self.numbers.borrow().get(&(level, name)).copied().unwrap_or(*default))
+    }
+
+    /// Whether an option is known and on.
+    pub fn has(&self, level: u32, name: u32) -> bool {
+        self.get(level, name).is_ok_and(|value| value != 0)
+    }
+
+    /// What is said of others that want the same address.
+    pub fn sharing(&self) -> SharedUse {
+        let is_set = |name| self.has(abi::SOL_SOCKET, name);
+        match (is_set(abi::SO_REUSEPORT), is_set(abi::SO_REUSEADDR)) {
+            (true, _) => SharedUse::Always,
+            (false, true) => SharedUse::UnlessListening,
+            (false, false) => SharedUse::Alone,
+        }
+    }
+
+    /// Whose addresses are meant by that of IPv6 which is everybody's.
+    pub fn families(&self) -> AddressFamilies {
+        match self.has(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY) {
+            true => AddressFamilies::Own,
+            false => AddressFamilies::Both,
+        }
     }
 
     /// Those of another, which it came from.

@@ -1,8 +1,8 @@
 //! Sockets of UDP (udp(7)): over the application's own stack, and among those of this machine, for which no
 //! packet is made.
 
-use super::bound::{AddressFamilies, BoundAddress, BoundAddresses, SharedUse, WantedAddress};
-use super::inet::{errno, is_within};
+use super::bound::{AddressFamilies, BoundAddress, BoundAddresses, WantedAddress};
+use super::inet::{any, check_own, errno, is_within, reached};
 use super::message::{Inbox, Message, Outgoing, Received, Sender};
 use super::open::Stream;
 use super::places::Places;
@@ -12,7 +12,7 @@ use alloc::rc::{Rc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use core::task::Waker;
 use linux_raw_sys::net as abi;
 use nom_fs::{Errno, NodeType};
@@ -75,10 +75,6 @@ pub(crate) struct UdpEnds {
 }
 
 impl UdpEnds {
-    fn all(&self) -> Vec<Rc<UdpEnd>> {
-        self.ends.borrow().iter().filter_map(Weak::upgrade).collect()
-    }
-
     fn add(&self, end: &Rc<UdpEnd>) {
         let mut ends = self.ends.borrow_mut();
         ends.retain(|other| other.strong_count() > 0);
@@ -87,7 +83,9 @@ impl UdpEnds {
 
     /// Who takes a datagram: of several the closest, and of these who came last.
     fn taker(&self, to: SocketAddr, from: SocketAddr) -> Option<Rc<UdpEnd>> {
-        let fitting = self.all().into_iter().filter_map(|end| end.fits(to, from).map(|close| (close, end)));
+        let ends = self.ends.borrow();
+        let there = ends.iter().filter_map(Weak::upgrade);
+        let fitting = there.filter_map(|end| end.fits(to, from).map(|close| (close, end)));
         fitting.max_by_key(|(close, _)| *close).map(|(_, end)| end)
     }
 
@@ -98,11 +96,11 @@ impl UdpEnds {
             let is_any = own.ip().is_unspecified() || own.ip() == to.ip();
             own.port() == to.port() && is_any && end.groups.borrow().contains(&to.ip())
         };
-        self.all().into_iter().filter(is_member).collect()
+        self.ends.borrow().iter().filter_map(Weak::upgrade).filter(is_member).collect()
     }
 
     fn has_port(&self, port: u16) -> bool {
-        self.all().iter().any(|end| end.own.get().port() == port)
+        self.ends.borrow().iter().filter_map(Weak::upgrade).any(|end| end.own.get().port() == port)
     }
 }
 
@@ -140,28 +138,12 @@ impl<N: Observed + 'static> Udp<N> {
         self.network.with(act).map_err(errno)
     }
 
-    fn flag(&self, level: u32, name: u32) -> bool {
-        self.options.get(level, name).is_ok_and(|value| value != 0)
-    }
-
-    fn sharing(&self) -> SharedUse {
-        let is_set = |name| self.flag(abi::SOL_SOCKET, name);
-        match (is_set(abi::SO_REUSEPORT), is_set(abi::SO_REUSEADDR)) {
-            (true, _) => SharedUse::Always,
-            (false, true) => SharedUse::UnlessListening,
-            (false, false) => SharedUse::Alone,
-        }
-    }
-
     /// Gives it an address, with a port of its own if it names none.
     fn bind_to(&self, address: SocketAddr) -> Result<(), Errno> {
-        let families = match self.flag(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY) {
-            true => AddressFamilies::Own,
-            false => AddressFamilies::Both,
-        };
+        let families = self.options.families();
         let bind = |port| {
             let address = SocketAddr::new(address.ip(), port);
-            let wanted = WantedAddress { address, families, sharing: self.sharing() };
+            let wanted = WantedAddress { address, families, sharing: self.options.sharing() };
             self.places.udp.bound.bind(wanted, 0..0, |_| false)
         };
         let (id, bound) = match address.port() {
@@ -237,19 +219,16 @@ impl<N: Observed + 'static> Udp<N> {
 
     /// The destination that a program means.
     fn destination(&self, to: &Address) -> Result<SocketAddr, Errno> {
-        let Address::Inet(to) = to else { return Err(Errno::EAFNOSUPPORT) };
+        let Address::Inet(mut to) = *to else { return Err(Errno::EAFNOSUPPORT) };
         match (self.domain, to.ip()) {
             (abi::AF_INET, IpAddr::V6(_)) => Err(Errno::EAFNOSUPPORT),
-            (abi::AF_INET6, IpAddr::V4(_)) if self.flag(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY) => {
+            (abi::AF_INET6, IpAddr::V4(_)) if self.options.families() == AddressFamilies::Own => {
                 Err(Errno::ENETUNREACH)
             }
-            (_, IpAddr::V4(ip)) if ip.is_unspecified() => {
-                Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), to.port()))
+            (_, ip) => {
+                to.set_ip(reached(ip));
+                Ok(to)
             }
-            (_, IpAddr::V6(ip)) if ip.is_unspecified() => {
-                Ok(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), to.port()))
-            }
-            _ => Ok(*to),
         }
     }
 
@@ -268,7 +247,7 @@ impl<N: Observed + 'static> Udp<N> {
             SocketAddr::V4(_) => (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_LOOP),
             SocketAddr::V6(_) => (abi::IPPROTO_IPV6 as u32, abi::IPV6_MULTICAST_LOOP),
         };
-        if self.flag(level, name) {
+        if self.options.has(level, name) {
             self.places.udp.members(to).iter().for_each(|end| end.put(message(what, from, to)));
         }
         if let Some(id) = self.id.get() {
@@ -304,10 +283,6 @@ impl<N: Observed + 'static> Udp<N> {
         self.end.inbox.put_first(Message { bytes, from, to, ..Message::default() });
         Ok(())
     }
-}
-
-fn any(domain: u32) -> IpAddr {
-    if domain == abi::AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
 fn message(what: &Outgoing<'_>, from: SocketAddr, to: SocketAddr) -> Message {
@@ -346,10 +321,7 @@ impl<N: Observed + 'static> Socket for Udp<N> {
         if address.is_ipv6() && self.domain == abi::AF_INET {
             return Err(Errno::EAFNOSUPPORT);
         }
-        let ip = address.ip();
-        if !ip.is_unspecified() && !ip.is_multicast() && !is_within(&self.network, ip) {
-            return Err(Errno::EADDRNOTAVAIL);
-        }
+        check_own(&self.network, address.ip())?;
         self.bind_to(address)
     }
 

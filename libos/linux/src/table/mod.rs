@@ -111,7 +111,14 @@ const CLASSES: [(&str, &[&[SystemCall]]); 5] = [
     ("memory", &[calls::memory::ROWS]),
     ("process", &[calls::processes::ROWS, calls::threads::ROWS]),
     ("signal", &[calls::signals::ROWS]),
-    ("network", &[descriptors::calls::sockets::ROWS]),
+    (
+        "network",
+        &[
+            descriptors::calls::sockets::ROWS,
+            descriptors::calls::messages::ROWS,
+            descriptors::calls::options::ROWS,
+        ],
+    ),
     ("ipc", &[calls::segments::ROWS]),
 ];
 
@@ -122,8 +129,8 @@ pub fn class(name: &str) -> Option<Vec<&'static SystemCall>> {
         all().filter(|row| row.arguments.iter().any(|argument| what.contains(argument))).collect()
     };
     match name {
-        "file" => Some(takes(&["path", "from", "target"])),
-        "desc" => Some(takes(&["descriptor", "descriptors"])),
+        "file" => Some(takes(&["path", "target"])),
+        "desc" => Some(takes(&["descriptor", "descriptors", "from", "to"])),
         _ => {
             let (_, parts) = CLASSES.iter().find(|(class, _)| *class == name)?;
             Some(parts.iter().flat_map(|part| part.iter()).collect())
@@ -236,8 +243,16 @@ mod tests {
             assert!(names.insert(expected.name), "{} is there twice", expected.name);
             assert!(expected.arguments.len() <= 6);
         }
-        assert!(class("file").is_some_and(|rows| rows.iter().any(|row| row.name == "openat")));
-        assert!(class("network").is_some_and(|rows| rows.iter().any(|row| row.name == "bind")));
+        for (name, is_of, is_not_of) in [
+            ("file", &["openat", "rename", "symlink"][..], "splice"),
+            ("desc", &["read", "splice", "sendfile"], "rename"),
+            ("network", &["bind", "sendto", "getsockopt"], "read"),
+        ] {
+            let rows = class(name).expect("a class");
+            let has = |name: &str| rows.iter().any(|row| row.name == name);
+            assert!(is_of.iter().all(|name| has(name)) && !has(is_not_of), "{name}");
+        }
+        assert!(unanswered::NAMES.iter().all(|(number, _)| row(u64::from(*number)).is_none()));
         assert!(class("x").is_none() && named("x").is_none() && named("read").is_some());
         assert_eq!([name_of(0), name_of(135), name_of(1000)], [Some("read"), Some("personality"), None]);
         assert!(row(u64::MAX).is_none() && row(NUMBERS as u64).is_none());

@@ -20,7 +20,7 @@ pub const NAMES: &[(u16, &str)] = &[
     (242, "mq_timedsend"), (243, "mq_timedreceive"), (244, "mq_notify"), (245, "mq_getsetattr"),
     (246, "kexec_load"), (248, "add_key"), (249, "request_key"), (250, "keyctl"), (251, "ioprio_set"),
     (252, "ioprio_get"), (256, "migrate_pages"), (272, "unshare"),
-    (274, "get_robust_list"), (278, "vmsplice"), (279, "move_pages"), (297, "rt_tgsigqueueinfo"),
+    (274, "get_robust_list"), (279, "move_pages"), (297, "rt_tgsigqueueinfo"),
     (301, "fanotify_mark"), (303, "name_to_handle_at"), (304, "open_by_handle_at"),
     (305, "clock_adjtime"), (308, "setns"), (310, "process_vm_readv"), (311, "process_vm_writev"),
     (312, "kcmp"), (313, "finit_module"), (314, "sched_setattr"), (315, "sched_getattr"),

@@ -153,14 +153,14 @@ impl Tracer {
             return self.count(call, number);
         }
         let memory = call.process().memory();
+        let row = table::row(number);
         let shown = ShownCall {
-            row: table::row(number),
-            number,
+            row,
             arguments: call.arguments,
             memory: &|address, bytes| memory.read(address, bytes).is_ok(),
             most: self.options.most,
         };
-        let (name, thread) = (shown.name(), call.task().id);
+        let (name, thread) = (show::name(row, number), call.task().id);
         let (beginning, known) = shown.beginning();
         self.lines.borrow_mut().begin(thread, &format!("{name}({beginning}"));
         let result = table::answer(call, number);
@@ -168,7 +168,7 @@ impl Tracer {
             Ok(_) if is_last(number) => ") = ?".into(),
             Ok(value) => {
                 let rest = shown.rest(known, value as i64);
-                format!("{rest}) = {}", show::result(shown.row, value))
+                format!("{rest}) = {}", show::result(row, value))
             }
             Err(errno) => {
                 let rest = shown.rest(known, -i64::from(errno.code()));
@@ -184,7 +184,7 @@ impl Tracer {
         let begun_ns = nom_sys::time::now_ns();
         let result = table::answer(call, number);
         let took_ns = nom_sys::time::now_ns() - begun_ns;
-        let name = table::row(number).map_or_else(|| format!("syscall_{number:#x}"), |row| row.name.into());
+        let name = show::name(table::row(number), number);
         let error = result.err().map_or_else(String::new, |errno| format!("{errno}"));
         self.lines.borrow_mut().text.push_str(&format!("{name}\t{error}\t{took_ns}\n"));
         self.flush();

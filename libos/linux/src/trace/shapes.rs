@@ -184,8 +184,8 @@ pub(super) fn usual(number: u16) -> Option<&'static [Shape]> {
 /// What an argument of this name is, of a call that is none of the usual ones.
 pub(super) fn by_name(name: &str) -> Shape {
     match name {
-        "path" | "target" => Path,
-        "descriptor" | "directory" | "other" => Descriptor,
+        "path" | "new_path" | "target" => Path,
+        "descriptor" | "directory" | "other" | "from" | "to" => Descriptor,
         "mode" => Mode,
         "signal" => Signal,
         "count" | "length" | "offset" | "size" | "process" | "thread" | "user" | "group" => Int,

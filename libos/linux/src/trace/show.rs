@@ -15,12 +15,15 @@ const STRING_MAX: usize = 4096;
 /// What a program has in its memory: whether the bytes at an address could be read.
 pub(super) type Peek<'a> = &'a dyn Fn(u64, &mut [u8]) -> bool;
 
+/// The name of a call, if there is a row for it; else what strace calls one that it does not know.
+pub(super) fn name(row: Option<&SystemCall>, number: u64) -> String {
+    row.map_or_else(|| alloc::format!("syscall_{number:#x}"), |row| row.name.into())
+}
+
 /// A call that is to be shown.
 pub(super) struct ShownCall<'a> {
     /// Its row, if it is known.
     pub row: Option<&'static SystemCall>,
-    /// Its number.
-    pub number: u64,
     /// Its arguments.
     pub arguments: [u64; 6],
     /// The memory of who makes it.
@@ -30,14 +33,6 @@ pub(super) struct ShownCall<'a> {
 }
 
 impl ShownCall<'_> {
-    /// Its name.
-    pub fn name(&self) -> String {
-        match self.row {
-            Some(row) => row.name.into(),
-            None => alloc::format!("syscall_{:#x}", self.number),
-        }
-    }
-
     fn shapes(&self) -> Vec<Shape> {
         let Some(row) = self.row else { return [Shape::Hex; 6].into() };
         match shapes::usual(row.number) {
@@ -318,11 +313,17 @@ impl ShownCall<'_> {
     }
 
     fn end(&self, out: &mut String, at: u64) {
+        const CONTINUED: u32 = 0xffff;
+        const STOPPED: u32 = 0x7f;
         let Some(status) = self.number(at) else { return address(out, at) };
+        let code = status >> 8 & 0xff;
         match status & 0x7f {
-            0 => {
-                let code = status >> 8 & 0xff;
-                put(out, format_args!("[{{WIFEXITED(s) && WEXITSTATUS(s) == {code}}}]"));
+            _ if status == CONTINUED => out.push_str("[{WIFCONTINUED(s)}]"),
+            0 => put(out, format_args!("[{{WIFEXITED(s) && WEXITSTATUS(s) == {code}}}]")),
+            STOPPED => {
+                out.push_str("[{WIFSTOPPED(s) && WSTOPSIG(s) == ");
+                signal(out, code.into());
+                out.push_str("}]");
             }
             number => {
                 out.push_str("[{WIFSIGNALED(s) && WTERMSIG(s) == ");

@@ -28,10 +28,10 @@ impl Memory {
             found.map(|found| bytes.copy_from_slice(found)).is_some()
         };
         let row = table::row(number.into());
-        let call = ShownCall { row, number: number.into(), arguments: all, memory: &peek, most: 8 };
+        let call = ShownCall { row, arguments: all, memory: &peek, most: 8 };
         let (text, known) = call.beginning();
         let rest = call.rest(known, result);
-        alloc::format!("{}({text}{rest})", call.name())
+        alloc::format!("{}({text}{rest})", show::name(row, number.into()))
     }
 }
 
@@ -95,6 +95,13 @@ fn structures_are_shown_by_their_fields() {
         memory.shown(abi::__NR_wait4, &[u64::MAX, killed, 1, 0], 7),
         "wait4(-1, [{WIFSIGNALED(s) && WTERMSIG(s) == SIGKILL}], WNOHANG, NULL)"
     );
+    for (status, shown) in
+        [(0x137f_u32, "WIFSTOPPED(s) && WSTOPSIG(s) == SIGSTOP"), (0xffff, "WIFCONTINUED(s)")]
+    {
+        let at = memory.put(&status.to_le_bytes());
+        let wait = memory.shown(abi::__NR_wait4, &[7, at, 2, 0], 7);
+        assert_eq!(wait, alloc::format!("wait4(7, [{{{shown}}}], WUNTRACED, NULL)"));
+    }
     let set = memory.put(&(1_u64 << 16 | 1 << 1).to_le_bytes());
     assert_eq!(
         memory.shown(abi::__NR_rt_sigprocmask, &[0, set, 0, 8], 0),

@@ -42,8 +42,10 @@ fn kind(level: u32, kind: u32) -> u64 {
 pub(super) fn read(call: &Call<'_>, socket: &dyn Socket, at: u64, len: u64) -> Result<Control, Errno> {
     let mut control = Control::default();
     let is_local = socket.names().0 == abi::AF_UNIX;
+    // What is longer than the rest is refused, so that the next one is always behind this one.
+    let len = len.min(CONTROL_MAX);
     let mut next = 0;
-    while at != 0 && next + HEAD <= len.min(CONTROL_MAX) {
+    while at != 0 && next + HEAD <= len {
         let [bytes, what]: [u64; 2] = call.memory().read_value(at + next)?;
         if bytes < HEAD || bytes > len - next {
             return Err(Errno::EINVAL);
@@ -145,8 +147,7 @@ pub(super) fn write(
     flags: u32,
 ) -> Result<(u64, u32), Errno> {
     let mut room = Room { at, used: 0, len: if at == 0 { 0 } else { len }, flags: 0 };
-    let wants = |level, name| socket.options().get(level, name).is_ok_and(|value| value != 0);
-    if let Some(by) = received.by.filter(|_| wants(abi::SOL_SOCKET, abi::SO_PASSCRED)) {
+    if let Some(by) = received.by.filter(|_| socket.options().has(abi::SOL_SOCKET, abi::SO_PASSCRED)) {
         let words = [by.process, by.user, by.group].map(u32::to_ne_bytes);
         room.put(call, kind(abi::SOL_SOCKET, abi::SCM_CREDENTIALS), words.as_flattened())?;
     }
@@ -163,14 +164,13 @@ pub(super) fn write(
 /// Which of our addresses a datagram was sent to: `struct in_pktinfo`, `struct in6_pktinfo`.
 fn put_destination(call: &Call<'_>, socket: &dyn Socket, room: &mut Room, to: IpAddr) -> Result<(), Errno> {
     let (ip, ipv6) = (abi::IPPROTO_IP as u32, abi::IPPROTO_IPV6 as u32);
-    let wants = |level, name| socket.options().get(level, name).is_ok_and(|value| value != 0);
     let interface = if to.is_loopback() { LOOPBACK } else { DEVICE }.to_ne_bytes();
     match to {
-        IpAddr::V4(to) if wants(ip, abi::IP_PKTINFO) => {
+        IpAddr::V4(to) if socket.options().has(ip, abi::IP_PKTINFO) => {
             let contents = [interface, to.octets(), to.octets()];
             room.put(call, kind(ip, abi::IP_PKTINFO), contents.as_flattened())
         }
-        to if wants(ipv6, abi::IPV6_RECVPKTINFO) => {
+        to if socket.options().has(ipv6, abi::IPV6_RECVPKTINFO) => {
             let to = match to {
                 IpAddr::V4(to) => to.to_ipv6_mapped(),
                 IpAddr::V6(to) => to,

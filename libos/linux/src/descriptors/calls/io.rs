@@ -40,21 +40,40 @@ pub(crate) const ROWS: &[SystemCall] = &[
 
 /// Which way bytes go.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Read,
     Write,
 }
 
-/// What `act` says of a stream; waits for it unless the description says not to.
+/// What `act` says of a stream; waits for it unless the description says not to, nor longer than a socket
+/// says of this way.
 pub(super) fn wait<T>(
     call: &Call<'_>,
     description: &Description,
     stream: &Rc<dyn Stream>,
+    way: Way,
+    act: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let within_ns = stream.socket().and_then(|socket| match way {
+        Way::Read => socket.options().receive_within_ns.get(),
+        Way::Write => socket.options().send_within_ns.get(),
+    });
+    wait_within(call, description, stream, within_ns, act)
+}
+
+/// As [`wait`], for so many nanoseconds at most.
+pub(super) fn wait_within<T>(
+    call: &Call<'_>,
+    description: &Description,
+    stream: &Rc<dyn Stream>,
+    within_ns: Option<u64>,
     mut act: impl FnMut() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     match act() {
         Err(Errno::EAGAIN) if !description.is_nonblocking() => {
-            call.block_on(until_ready(act, |waker| stream.wake(waker)))?
+            let deadline_ns = within_ns.map(|ns| call.now().1.saturating_add(ns));
+            let waiting = until_ready(act, |waker| stream.wake(waker));
+            call.block_until(deadline_ns, waiting)?.unwrap_or(Err(Errno::EAGAIN))
         }
         result => result,
     }
@@ -76,7 +95,7 @@ fn read_into(
             return Err(Errno::ESPIPE);
         }
         let mut piece = call.buffer(len.min(PIECE as u64) as usize);
-        let count = wait(call, description, stream, || stream.read(&mut piece))?;
+        let count = wait(call, description, stream, Way::Read, || stream.read(&mut piece))?;
         call.memory().write(to, &piece[..count])?;
         return Ok(count as u64);
     };
@@ -145,7 +164,7 @@ fn write_from(
 /// Writes to a stream; who writes to nobody is sent a signal.
 pub(super) fn write_bytes(call: &Call<'_>, description: &Description, bytes: &[u8]) -> Result<usize, Errno> {
     let stream = description.stream().ok_or(Errno::EINVAL)?;
-    let written = wait(call, description, stream, || stream.write(bytes));
+    let written = wait(call, description, stream, Way::Write, || stream.write(bytes));
     if written == Err(Errno::EPIPE) {
         call.raise(Signal::PIPE);
     }
@@ -256,7 +275,7 @@ fn read_pieces(call: &Call<'_>) -> Result<u64, Errno> {
         description.check_read()?;
         let len: u64 = pieces.iter().map(|(_, len)| len).sum();
         let mut bytes = call.buffer(len.min(PIECE as u64) as usize);
-        let count = wait(call, &description, stream, || stream.read(&mut bytes))?;
+        let count = wait(call, &description, stream, Way::Read, || stream.read(&mut bytes))?;
         scatter(call, &pieces, &bytes[..count])?;
         return Ok(count as u64);
     }

@@ -2,12 +2,11 @@
 
 use super::control::{self, Control};
 use super::get;
-use super::io::{gathered, pieces, scatter};
+use super::io::{gathered, pieces, scatter, wait_within};
 use super::sockets::{address, found, sender, tell};
 use crate::call::Call;
 use crate::descriptors::message::{Outgoing, Received};
 use crate::descriptors::open::Description;
-use crate::descriptors::ready::until_ready;
 use crate::descriptors::socket::{Address, Peeking, Socket};
 use crate::signals::Signal;
 use crate::table::SystemCall;
@@ -72,17 +71,12 @@ pub(super) fn attempt<T>(
     call: &Call<'_>,
     description: &Description,
     (flags, within_ns): (u32, Option<u64>),
-    act: impl FnMut() -> Result<T, Errno>,
+    mut act: impl FnMut() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let stream = description.stream().ok_or(Errno::ENOTSOCK)?;
-    let mut act = act;
-    match act() {
-        Err(Errno::EAGAIN) if !description.is_nonblocking() && flags & abi::MSG_DONTWAIT == 0 => {
-            let deadline_ns = within_ns.map(|ns| call.now().1.saturating_add(ns));
-            let waiting = until_ready(act, |waker| stream.wake(waker));
-            call.block_until(deadline_ns, waiting)?.unwrap_or(Err(Errno::EAGAIN))
-        }
-        result => result,
+    match flags & abi::MSG_DONTWAIT {
+        0 => wait_within(call, description, stream, within_ns, act),
+        _ => act(),
     }
 }
 

@@ -34,23 +34,28 @@ pub(crate) const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_unlinkat, "unlinkat", &["directory", "path", "flags"], |call| {
         unlink(call, call.int(0), 1, call.arguments[2] as u32)
     }),
-    SystemCall::complete(abi::__NR_rename, "rename", &["from", "to"], |call| {
+    SystemCall::complete(abi::__NR_rename, "rename", &["path", "new_path"], |call| {
         rename(call, (HERE, 0), (HERE, 1), 0)
     }),
-    SystemCall::complete(abi::__NR_renameat, "renameat", &["directory", "from", "other", "to"], |call| {
-        rename(call, (call.int(0), 1), (call.int(2), 3), 0)
-    }),
+    SystemCall::complete(
+        abi::__NR_renameat,
+        "renameat",
+        &["directory", "path", "other", "new_path"],
+        |call| rename(call, (call.int(0), 1), (call.int(2), 3), 0),
+    ),
     SystemCall::complete(
         abi::__NR_renameat2,
         "renameat2",
-        &["directory", "from", "other", "to", "flags"],
+        &["directory", "path", "other", "new_path", "flags"],
         |call| rename(call, (call.int(0), 1), (call.int(2), 3), call.arguments[4] as u32),
     ),
-    SystemCall::complete(abi::__NR_link, "link", &["from", "to"], |call| link(call, (HERE, 0), (HERE, 1), 0)),
+    SystemCall::complete(abi::__NR_link, "link", &["path", "new_path"], |call| {
+        link(call, (HERE, 0), (HERE, 1), 0)
+    }),
     SystemCall::complete(
         abi::__NR_linkat,
         "linkat",
-        &["directory", "from", "other", "to", "flags"],
+        &["directory", "path", "other", "new_path", "flags"],
         |call| link(call, (call.int(0), 1), (call.int(2), 3), call.arguments[4] as u32),
     ),
     SystemCall::complete(abi::__NR_symlink, "symlink", &["target", "path"], |call| {

@@ -1,6 +1,6 @@
 //! Moving bytes between descriptors: splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
-use super::io::{gathered, pieces, scatter, wait, write_bytes};
+use super::io::{Way, gathered, pieces, scatter, wait, write_bytes};
 use super::{get, with_vfs};
 use crate::call::Call;
 use crate::descriptors::buffer::{Buffer, PIPE_BYTES};
@@ -169,16 +169,30 @@ fn into_pipe(
     let mut piece = call.buffer(len.min(room));
     let count = match (from.node(), from.stream()) {
         (Some(node), _) => node.read(position.offset, &mut piece)?,
-        (_, Some(stream)) => wait(call, from, stream, || stream.read(&mut piece))?,
+        (_, Some(stream)) => wait(call, from, stream, Way::Read, || stream.read(&mut piece))?,
         (None, None) => return Err(Errno::EINVAL),
     };
     if from.node().is_some() {
         position.advance(call, count as u64)?;
     }
-    if count == 0 {
-        return Ok(0);
+    put_all(call, target, &piece[..count])
+}
+
+/// Puts bytes into a pipe, one part after another, until all are there or no more can be: others may have
+/// taken room meanwhile.
+fn put_all(call: &Call<'_>, target: (&Description, &Buffer, u32), bytes: &[u8]) -> Result<u64, Errno> {
+    let buffer = target.1;
+    let mut done = 0;
+    while done < bytes.len() {
+        let rest = &bytes[done..];
+        let act = || buffer.write(&rest[..rest.len().min(buffer.room().max(1))]);
+        match await_pipe(call, target, act) {
+            Ok(count) => done += count,
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
     }
-    Ok(target.1.write(&piece[..count])? as u64)
+    Ok(done as u64)
 }
 
 /// Bytes of a pipe go to another one and stay.
@@ -212,19 +226,7 @@ fn from_memory(call: &Call<'_>) -> Result<u64, Errno> {
     let pieces = pieces(call, call.arguments[1], call.arguments[2])?;
     if description.check_write().is_ok() {
         let bytes = gathered(call, &pieces)?;
-        let mut done = 0;
-        while done < bytes.len() {
-            let rest = &bytes[done..];
-            let written = await_pipe(call, (&description, buffer, flags), || {
-                buffer.write(&rest[..rest.len().min(buffer.room().max(1))])
-            });
-            match written {
-                Ok(count) => done += count,
-                Err(_) if done > 0 => break,
-                Err(error) => return Err(error),
-            }
-        }
-        return Ok(done as u64);
+        return put_all(call, (&description, buffer, flags), &bytes);
     }
     let len: u64 = pieces.iter().map(|(_, len)| len).sum();
     let mut bytes = call.buffer(len.min(PIPE_BYTES as u64) as usize);
