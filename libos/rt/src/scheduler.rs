@@ -201,8 +201,8 @@ impl<K: Copy + PartialEq> Scheduler<K> {
         Some(account)
     }
 
-    /// The running client lets all others of its activity go first that are ready. Returns who runs from now
-    /// on.
+    /// The running client, as whoever asks is it, lets all others of its activity go first that are ready.
+    /// Returns who runs from now on.
     #[inline]
     pub fn give_way(&mut self, now_ns: u64) -> Option<K> {
         let scale = self.scale_at(now_ns);

@@ -24,8 +24,9 @@ use nom_service::Activity;
 /// it, are free for what comes.
 const HARVEST_MAX: u32 = 128;
 
-/// Most messages that are served in a poll: who is answered may soon have more to ask, and is to be heard
-/// before somebody else has his share.
+/// Most messages that are served in a poll while others wait: who is answered may soon have more to ask, and
+/// is to be heard before somebody else has his share. While nobody else waits all go on that were taken from
+/// the device, which are not more than [`HARVEST_MAX`]: only then do frames go on at once again.
 const SERVE_MAX: u32 = 32;
 
 /// How long one is served before others are looked at, if not for fewer messages, and how long answers may
@@ -285,7 +286,7 @@ impl<B: Buffer> Gate<B> {
     /// A message is served.
     #[inline]
     fn serve(&mut self, client: ClientIndex, Ticket { place, is_begun }: Ticket) -> u32 {
-        self.left -= 1;
+        self.left = self.left.saturating_sub(1);
         self.served += 1;
         self.look.is_new = false;
         let Some(arrival) = &self.frames[place as usize] else { return place };
@@ -298,13 +299,19 @@ impl<B: Buffer> Gate<B> {
         place
     }
 
+    /// Whether another message may be served in this poll.
+    #[inline]
+    fn may_serve(&self) -> bool {
+        self.left > 0 || self.queues.is_uncontended()
+    }
+
     /// Where the frame is that is served next.
     fn choose(&mut self) -> Option<u32> {
         self.end_message();
         // While a decision goes on nobody is asked, nor is the clock.
         if !self.is_fresh
             && !self.look.is_new
-            && self.left > 0
+            && self.may_serve()
             && let Some((client, ticket)) = self.queues.go_on(self.look.now_ns)
         {
             return Some(self.serve(client, ticket));
@@ -316,7 +323,7 @@ impl<B: Buffer> Gate<B> {
         self.account(now_ns);
         // The device may have more: who is in there is to be heard first.
         let may_have_more = core::mem::take(&mut self.is_fresh) && self.harvested < HARVEST_MAX;
-        if may_have_more || self.left == 0 {
+        if may_have_more || !self.may_serve() {
             self.due = (self.queues.waiting() > 0).then(|| Instant::from_nanos(now_ns));
             self.look.is_new = false;
             return None;

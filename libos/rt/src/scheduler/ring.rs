@@ -99,9 +99,10 @@ impl<T: Copy> Ring<T> {
             return self.front();
         }
         // There is a place to spare, so these are three: no need to keep the first elsewhere meanwhile.
+        let (mask, behind) = (self.slots.len().wrapping_sub(1), self.head.wrapping_add(self.len));
         let mut moved = *self.get(0)?;
-        change(&mut moved, self.get(self.len - 1)?);
-        *self.slot(self.len)? = moved;
+        change(&mut moved, self.slots.get(behind.wrapping_sub(1) & mask)?);
+        *self.slots.get_mut(behind & mask)? = moved;
         self.head = self.head.wrapping_add(1);
         self.get(0)
     }

@@ -149,12 +149,11 @@ impl<K: Copy + PartialEq> RunQueue<K> {
         self.clients.remove(place).map(|slot| slot.into_account(epoch).1)
     }
 
-    /// The running client lets all others go first that are ready. Returns who runs from now on.
+    /// The running client, as whoever asks says that there is one, lets all others go first that are ready.
+    /// Returns who runs from now on.
     #[inline]
     pub fn give_way(&mut self, scale: f64) -> Option<K> {
-        if !self.is_running {
-            return None;
-        }
+        debug_assert!(self.is_running, "who runs gives way");
         let grown = scale - self.charged;
         (self.charged, self.begun) = (scale, scale);
         let next = self.clients.rotate(|running, last| {
