@@ -50,8 +50,8 @@ impl Server {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Loads an HTTP server with ten connections that are kept, and finds no error: for a second, and for longer
-    /// where nobody has an answer by then, as on a busy computer.
+    /// Loads an HTTP server with ten connections that are kept, and finds no error: for a second, and for
+    /// longer where nobody has an answer by then, as on a busy computer.
     fn load(&self, index: usize, path: &str) {
         if !is_there("wrk", "/usr/bin/wrk") {
             return;
