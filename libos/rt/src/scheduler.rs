@@ -240,7 +240,10 @@ impl<K: Copy + PartialEq> Scheduler<K> {
         self.charge(now_ns);
         let scale = self.scale_at(now_ns);
         // Two nanoseconds more than needed: running a bit too long is paid for, waking too early is not.
-        let of_client = self.queue.preempt_after(scale, self.lent_growth).map(|growth| self.scale.time_to_grow(growth) + 2);
+        let of_client = self
+            .queue
+            .preempt_after(scale, self.lent_growth)
+            .map(|growth| self.scale.time_to_grow(growth) + 2);
         let of_activity = self.turn_left_ns();
         let left_ns = of_client.into_iter().chain(of_activity).min()?;
         Some(now_ns.saturating_add(left_ns))

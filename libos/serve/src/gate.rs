@@ -310,8 +310,7 @@ impl<B: Buffer> Gate<B> {
     #[inline]
     fn may_serve(&self) -> bool {
         self.left > 0
-            || self.queues.is_uncontended()
-                && self.look.now_ns.saturating_sub(self.contended_ns) > ALONE_NS
+            || self.queues.is_uncontended() && self.look.now_ns.saturating_sub(self.contended_ns) > ALONE_NS
     }
 
     /// Where the frame is that is served next.
