@@ -63,7 +63,9 @@ pub(crate) struct Buffer {
     error: Cell<Option<Errno>>,
     readers: Cell<u32>,
     writers: Cell<u32>,
-    waiters: Waiters,
+    /// Who waits for bytes or for their end, and who for room: that bytes were taken is no news to who reads.
+    for_bytes: Waiters,
+    for_room: Waiters,
 }
 
 impl Buffer {
@@ -135,7 +137,7 @@ impl Buffer {
             self.urgent.set(None);
         }
         self.taken.update(|taken| taken + received.whole as u64);
-        self.waiters.wake();
+        self.for_room.wake();
         Ok(received)
     }
 
@@ -210,7 +212,7 @@ impl Buffer {
         if let Some(packets) = &self.packets {
             packets.borrow_mut().push_back(count);
         }
-        self.waiters.wake();
+        self.for_bytes.wake();
         Ok(count)
     }
 
@@ -265,7 +267,7 @@ impl Buffer {
     /// Nothing more comes, for this reason.
     pub fn fail(&self, error: Errno) {
         self.error.set(Some(error));
-        self.waiters.wake();
+        self.for_bytes.wake();
     }
 
     /// Why nothing more comes, if nobody was told yet.
@@ -307,9 +309,14 @@ impl Buffer {
         Events::OUT.when(has_room || is_over).with(Events::ERROR.when(is_over))
     }
 
-    /// Wakes when that may have changed.
-    pub fn wake(&self, waker: &Waker) {
-        self.waiters.add(waker);
+    /// Wakes when what is readable may be more.
+    pub fn wake_for_bytes(&self, waker: &Waker) {
+        self.for_bytes.add(waker);
+    }
+
+    /// Wakes when what is writable may be more.
+    pub fn wake_for_room(&self, waker: &Waker) {
+        self.for_room.add(waker);
     }
 
     /// Whether nobody writes any more.
@@ -325,13 +332,13 @@ impl Buffer {
     /// One more or one less reads.
     pub(super) fn count_readers(&self, change: i32) {
         self.readers.update(|count| count.saturating_add_signed(change));
-        self.waiters.wake();
+        self.for_room.wake();
     }
 
     /// One more or one less writes.
     pub(super) fn count_writers(&self, change: i32) {
         self.writers.update(|count| count.saturating_add_signed(change));
-        self.waiters.wake();
+        self.for_bytes.wake();
     }
 }
 
