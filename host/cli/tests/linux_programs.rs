@@ -288,8 +288,7 @@ fn a_trace_says_who_waits_and_its_summary_counts() {
     assert_eq!(status, Some(0), "{text}");
     assert!(text.contains("] read(0 <unfinished ...>\n"), "{text}");
     assert!(text.contains("] <... read resumed>, \"l\", 1) = 1\n"), "{text}");
-    let (status, text) =
-        traced("strace -m 256M -c -e trace=read,write,close", &["/bin/dash", "-c", script]);
+    let (status, text) = traced("strace -m 256M -c -e trace=read,write,close", &["/bin/dash", "-c", script]);
     assert_eq!(status, Some(0), "{text}");
     assert!(text.contains("% time     seconds  usecs/call     calls    errors syscall\n"), "{text}");
     let total = text.lines().find(|line| line.ends_with(" total")).expect("a line for all");

@@ -68,6 +68,17 @@ pub(crate) struct Buffer {
     for_room: Waiters,
 }
 
+/// Copies as many of the first `count` bytes as `target` has room for, piece by piece and not byte by byte.
+fn copy_first(bytes: &VecDeque<u8>, target: &mut [u8], count: usize) {
+    let (first, second) = bytes.as_slices();
+    let mut done = 0;
+    for piece in [first, second] {
+        let len = piece.len().min(count.min(target.len()) - done);
+        target[done..done + len].copy_from_slice(&piece[..len]);
+        done += len;
+    }
+}
+
 impl Buffer {
     /// One whose reads and writes are whole packets.
     pub fn of_packets() -> Buffer {
@@ -125,9 +136,8 @@ impl Buffer {
             }
         }
         let mut bytes = self.bytes.borrow_mut();
-        for (to, from) in target.iter_mut().zip(bytes.drain(..received.whole)) {
-            *to = from;
-        }
+        copy_first(&bytes, target, received.whole);
+        bytes.drain(..received.whole);
         drop(bytes);
         if let Some(packets) = &self.packets {
             packets.borrow_mut().pop_front();
@@ -150,10 +160,7 @@ impl Buffer {
             return self.nothing_there(target).map(Received::bytes);
         }
         let whole = self.next_len(target.len());
-        let bytes = self.bytes.borrow();
-        for (to, from) in target.iter_mut().zip(bytes.iter().take(whole)) {
-            *to = *from;
-        }
+        copy_first(&self.bytes.borrow(), target, whole);
         let (start, mut received) = (self.taken.get(), Received::bytes(whole.min(target.len())));
         received.whole = whole;
         if let Some(first) = self.attached.borrow().front().filter(|first| first.bytes.start == start) {
