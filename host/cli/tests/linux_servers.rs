@@ -302,7 +302,7 @@ fn java_home() -> Option<String> {
     compiler.ancestors().nth(2).map(|home| home.display().to_string())
 }
 
-/// InnoDB on files of the machine, with a thread a connection. It makes its tables itself; who may what is not
+/// InnoDB on files of the machine, with a thread a connection. It makes its own tables; who may what is not
 /// asked, since that would take a database of this computer's.
 #[test]
 fn mariadb_serves_its_own_load_with_a_thread_a_connection() {

@@ -1,4 +1,4 @@
-//! A process by a descriptor: pidfd_open(2). Its identifier may be another's one day, the descriptor never is.
+//! A process by a descriptor: pidfd_open(2). Its identifier may be another's one day, it never is.
 
 use super::open::Stream;
 use super::ready::Events;

@@ -260,7 +260,7 @@ impl Info {
         Info { signal: signal.0, errno: 0, code, padding: 0, fields }
     }
 
-    /// As [`Info::sent`], of the number of a signal; nothing for 0, which only asks whether somebody is there.
+    /// [`Info::sent`] of a signal's number; nothing for 0, which only asks whether anybody is there.
     ///
     /// # Errors
     /// `EINVAL` if there is no such signal.
