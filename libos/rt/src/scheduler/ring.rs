@@ -160,7 +160,8 @@ mod tests {
                     2 => prop_assert_eq!(ring.pop_front(), queue.pop_front()),
                     3 => {
                         let first = ring.rotate(|first, last| *first += *last + value).copied();
-                        if let (true, Some(moved), Some(last)) = (queue.len() > 1, queue.front(), queue.back()) {
+                        let ends = queue.front().zip(queue.back()).filter(|_| queue.len() > 1);
+                        if let Some((moved, last)) = ends {
                             let moved = moved + last + value;
                             queue.pop_front();
                             queue.push_back(moved);
