@@ -7,7 +7,7 @@
 //! space, by its number.
 
 use crate::frames::Owner;
-use crate::ids::{AppId, CoreId};
+use crate::ids::AppId;
 use crate::kernel::Kernel;
 use crate::machine::{Machine, PhysAddr};
 use crate::paging::{ENTRIES, ROOT_LEVEL, index};
@@ -30,17 +30,11 @@ fn entries(range: Range<u64>) -> RangeInclusive<usize> {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// The space that an application is in on a core. Errors: WrongState (it does not hold the core).
-    pub(crate) fn space_of(&self, core: CoreId, app: AppId) -> Result<Space> {
-        let context = core.index() * self.applications.len() + app.index();
-        self.contexts[context].space.ok_or(Error::WrongState)
-    }
-
     /// Where the root of space `number` is noted. Errors: InvalidArgument (no space can have that number, or
     /// the application has but one).
     fn note(&self, app: AppId, number: u64) -> Result<PhysAddr> {
         let number = usize::try_from(number).ok().filter(|number| *number < ENTRIES);
-        let family = self.applications[app].family.ok_or(Error::InvalidArgument)?;
+        let family = self.applications[app].family().ok_or(Error::InvalidArgument)?;
         number.map(|number| entry_address(family, number)).ok_or(Error::InvalidArgument)
     }
 
@@ -53,7 +47,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// Has all spaces of an application show what `space` shows at `length` bytes of `address`, as far as
     /// that is nobody's own.
     pub(crate) fn share(&mut self, app: AppId, space: Space, address: u64, length: u64) {
-        let Some(family) = self.applications[app].family else { return };
+        let Some(family) = self.applications[app].family() else { return };
         for entry in entries(address..address + length).filter(|entry| !is_own(entry)) {
             let shown = self.machine.read(entry_address(space.root(), entry));
             let mut is_new = false;
@@ -98,7 +92,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     pub(crate) fn space_switch(&mut self, caller: Caller<'_>, asked: SpaceSwitch) -> Result<Reply> {
         let space = self.member(caller.app, asked.space)?;
-        self.context(caller.core, caller.app).space = Some(space);
+        self.context(caller.core, caller.app).enter(space);
         self.machine.load_space(Some(space.root()));
         Ok(Reply::DONE)
     }

@@ -9,7 +9,6 @@
 pub mod acpi;
 pub mod applications;
 pub mod bars;
-mod build;
 pub mod bundle;
 pub mod calendar;
 mod channels;
@@ -18,7 +17,6 @@ pub mod console;
 pub mod contexts;
 pub mod cores;
 pub mod devices;
-pub mod events;
 #[cfg(test)]
 mod fakes;
 mod family;
@@ -38,7 +36,6 @@ pub mod paging;
 pub mod pci;
 mod physical;
 mod publish;
-mod reflection;
 mod report;
 pub mod space;
 pub mod symbols;

@@ -1,6 +1,6 @@
 //! What is said when an application faults: what it did, its registers, and the calls that led there.
 
-use crate::events::{Fault, PAGE_FAULT};
+use crate::contexts::events::{Fault, PAGE_FAULT};
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine, UserAddr};
@@ -87,8 +87,7 @@ impl<M: Machine> Kernel<'_, M> {
         let Ok(space) = self.space_of(core, app) else { return };
         let (mut address, mut frame) = (registers.rip, registers.rbp);
         for depth in 0..DEPTH_MAX {
-            let (base, table) =
-                (self.applications[app].place.image, self.bundle.run(self.record(app).symbols));
+            let (base, table) = (self.applications[app].image(), self.bundle.run(self.record(app).symbols));
             self.error(format_args!("{}", Call { depth, address, base, table }));
             let mut words = [0; 16];
             let place = UserAddr::pointer(frame);
