@@ -1,6 +1,8 @@
 //! Applications: what they are charged, which cores they have, and their end, without a trace.
 
 pub(crate) mod build;
+mod family;
+pub(crate) mod report;
 
 use crate::console::Bucket;
 use crate::contexts::Context;
@@ -79,16 +81,6 @@ impl Application {
         self.space.ok_or(Error::WrongState)
     }
 
-    /// What names all of its address spaces, if it may have several.
-    pub(crate) fn family(&self) -> Option<PhysAddr> {
-        self.family
-    }
-
-    /// Where its image begins.
-    pub(crate) fn image(&self) -> u64 {
-        self.place.image
-    }
-
     /// Whether it may make the system call with this number, which exists.
     pub(crate) fn may_call(&self, number: u64) -> bool {
         self.calls & 1 << number != 0
@@ -136,7 +128,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
     /// The core with the least weight on it among those in `candidates`.
     pub(crate) fn least_loaded(&self, candidates: u64) -> Option<CoreId> {
         let load = |core: &CoreId| {
-            let holders = self.all_applications().filter(|app| self.cores[*core].is_held_by(*app));
+            let holders = self.all_applications().filter(|app| self.cores[*core].queue.contains(*app));
             holders.map(|app| self.record(app).weight).sum::<u32>()
         };
         self.all_cores().filter(|core| candidates & core.bit() != 0).min_by_key(load)
@@ -152,7 +144,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
         self.applications[app].cores |= core.bit();
         let weight = self.record(app).weight;
         self.account(core);
-        self.cores[core].begin(app, weight);
+        self.cores[core].queue.insert(app, weight);
+        self.cores[core].queue.wake(app);
         self.publish_cores(app);
         self.disturb(core);
         Ok(())
@@ -273,12 +266,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
             self.tell(channel.peer, Upcall::PeerChanged, |_| {});
         }
     }
-    pub(crate) fn core_acquire(
-        &mut self,
-        Caller { app, .. }: Caller<'_>,
-        asked: CoreAcquire,
-    ) -> Result<Reply> {
-        let CoreAcquire { entry, stack_top, argument, hint } = asked;
+    pub(crate) fn core_acquire(&mut self, Caller { app, .. }: Caller<'_>, of: CoreAcquire) -> Result<Reply> {
+        let CoreAcquire { entry, stack_top, argument, hint } = of;
         let (entry, stack_top) = (UserAddr::code(entry)?, UserAddr::stack(stack_top)?);
         let held = self.applications[app].cores;
         let all = u64::MAX >> (64 - self.cores.len());
@@ -293,11 +282,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
         Ok(Reply::Value(core.index() as u64))
     }
 
-    pub(crate) fn core_release(
-        &mut self,
-        Caller { core, app, .. }: Caller<'_>,
-        _: CoreRelease,
-    ) -> Result<Reply> {
+    pub(crate) fn core_release(&mut self, caller: Caller<'_>, _: CoreRelease) -> Result<Reply> {
+        let Caller { core, app, .. } = caller;
         if self.applications[app].cores.count_ones() == 1 {
             return Err(Error::LastCore);
         }
@@ -337,12 +323,24 @@ impl<'m, M: Machine> Kernel<'m, M> {
         Ok(if app == caller.app { Reply::Elsewhere } else { Reply::DONE })
     }
 
-    pub(crate) fn shutdown_handle(
-        &mut self,
-        Caller { app, .. }: Caller<'_>,
-        _: ShutdownHandle,
-    ) -> Result<Reply> {
-        self.applications[app].handles_shutdown = true;
+    pub(crate) fn shutdown_handle(&mut self, caller: Caller<'_>, _: ShutdownHandle) -> Result<Reply> {
+        self.applications[caller.app].handles_shutdown = true;
         Ok(Reply::DONE)
+    }
+}
+
+/// What tests look at.
+#[cfg(test)]
+mod seen {
+    use super::{Application, PhysAddr};
+
+    impl Application {
+        pub(crate) fn family(&self) -> Option<PhysAddr> {
+            self.family
+        }
+
+        pub(crate) fn image(&self) -> u64 {
+            self.place.image
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::machine::{Frame, Machine, Reflection};
 use crate::space::{Space, UserAddr};
 use crate::syscalls::{Caller, Reply};
 use nom_abi::error::{Error, Result};
-use nom_abi::syscall::arguments::CoreTimer;
+use nom_abi::syscall::arguments::{CoreTimer, SpaceSwitch};
 use nom_abi::upcall::{Events, Registers, Upcall};
 
 /// Whether a context can run.
@@ -125,11 +125,6 @@ impl Context {
         &mut self.unfinished
     }
 
-    /// Has it be in a space from now on.
-    pub(crate) fn enter(&mut self, space: Space) {
-        self.space = Some(space);
-    }
-
     /// Ends it; returns the frame that it had for its vector registers and segment bases.
     pub(crate) fn end(&mut self) -> Frame {
         core::mem::take(self).state_frame
@@ -175,12 +170,15 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    pub(crate) fn core_timer(
-        &mut self,
-        Caller { core, app, .. }: Caller<'_>,
-        asked: CoreTimer,
-    ) -> Result<Reply> {
-        let deadline_ns = asked.deadline_ns;
+    pub(crate) fn space_switch(&mut self, caller: Caller<'_>, asked: SpaceSwitch) -> Result<Reply> {
+        let space = self.member(caller.app, asked.space)?;
+        self.context(caller.core, caller.app).space = Some(space);
+        self.machine.load_space(Some(space.root()));
+        Ok(Reply::DONE)
+    }
+
+    pub(crate) fn core_timer(&mut self, caller: Caller<'_>, asked: CoreTimer) -> Result<Reply> {
+        let (Caller { core, app, .. }, CoreTimer { deadline_ns }) = (caller, asked);
         self.context(core, app).timer_ns = (deadline_ns != u64::MAX).then_some(deadline_ns);
         self.arm_timer(core);
         Ok(Reply::DONE)

@@ -28,7 +28,7 @@ const FLAGS_OWN: u64 = 0x24_0cd5;
 #[derive(Clone, Debug, Default)]
 pub struct Core {
     /// Those that hold it.
-    queue: Queue,
+    pub(crate) queue: Queue,
     /// The application whose registers are at the border.
     current: Option<AppId>,
     /// The application whose vector state is in the processor.
@@ -62,27 +62,6 @@ impl Core {
     /// The application whose registers are at the border.
     pub(crate) fn current(&self) -> Option<AppId> {
         self.current
-    }
-
-    /// Whether an application holds it.
-    pub(crate) fn is_held_by(&self, app: AppId) -> bool {
-        self.queue.contains(app)
-    }
-
-    /// Has an application hold it, and ready to run.
-    pub(crate) fn begin(&mut self, app: AppId, weight: u32) {
-        self.queue.insert(app, weight);
-        self.queue.wake(app);
-    }
-
-    /// Has an application that holds it sleep.
-    pub(crate) fn sleep(&mut self, app: AppId) {
-        self.queue.sleep(app);
-    }
-
-    /// Has it be ready to run.
-    pub(crate) fn wake(&mut self, app: AppId) {
-        self.queue.wake(app);
     }
 
     /// Has an application hold it no longer.
@@ -291,15 +270,9 @@ impl<M: Machine> Kernel<'_, M> {
 /// What tests look at and change.
 #[cfg(test)]
 mod seen {
-    use super::{AppId, Core, SLICE_NS};
-
-    impl Core {
+    impl super::Core {
         pub(crate) fn disturbed(&mut self) -> &mut bool {
             &mut self.disturbed
-        }
-
-        pub(crate) fn cycles_left(&self, app: AppId) -> Option<u64> {
-            self.queue.cycles_left(app, SLICE_NS)
         }
     }
 }

@@ -19,7 +19,6 @@ pub mod cores;
 pub mod devices;
 #[cfg(test)]
 mod fakes;
-mod family;
 pub mod frames;
 pub mod hazards;
 pub mod hotplug;
@@ -36,7 +35,6 @@ pub mod paging;
 pub mod pci;
 mod physical;
 mod publish;
-mod report;
 pub mod space;
 pub mod symbols;
 mod syscalls;

@@ -1,12 +1,12 @@
 //! System calls: one line each, then what memory and cores need.
 
+use crate::applications::report::REPORT_BYTES;
 use crate::contexts::Grant;
 use crate::frames::{BLOCK_FRAMES, Colour, Owner, Pages, Search};
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::{Frame, Level, Machine};
 use crate::paging::Caching;
-use crate::report::REPORT_BYTES;
 use crate::space::{Bounds, Mapping, PAGES_MAX, UserAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::ApplicationState;

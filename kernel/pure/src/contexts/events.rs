@@ -143,7 +143,7 @@ impl<M: Machine> Kernel<'_, M> {
         context.state = State::Waiting { deadline_ns, events: address };
         self.account(core);
         self.park_current(core, registers);
-        self.cores[core].sleep(app);
+        self.cores[core].queue.sleep(app);
         Ok(Reply::Elsewhere)
     }
 
@@ -198,7 +198,7 @@ impl<M: Machine> Kernel<'_, M> {
                 let context = self.context(core, app);
                 (context.registers.rax, context.registers.rdx) = nom_abi::error::encode(result);
                 self.account(core);
-                self.cores[core].wake(app);
+                self.cores[core].queue.wake(app);
                 self.disturb(core);
             }
         }

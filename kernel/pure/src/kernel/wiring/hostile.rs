@@ -82,7 +82,7 @@ fn what_a_flood_costs_is_its_owners() {
     world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
     assert_eq!(world.kernel.cores[0].current(), Some(app(2)), "the bystander");
     let used = |world: &World| [0, 2].map(|app: usize| world.kernel.usage[app].cycles.load(Relaxed));
-    let turn = |world: &World, app| world.kernel.cores[0].cycles_left(app);
+    let turn = |world: &World, app| world.kernel.cores[0].queue.cycles_left(app, crate::cores::SLICE_NS);
     world.kernel.account(on(0));
     let (before, begin, turns) =
         (used(&world), world.kernel.machine.now_ns, [0, 2].map(|it| turn(&world, app(it))));

@@ -87,7 +87,8 @@ impl<M: Machine> Kernel<'_, M> {
         let Ok(space) = self.space_of(core, app) else { return };
         let (mut address, mut frame) = (registers.rip, registers.rbp);
         for depth in 0..DEPTH_MAX {
-            let (base, table) = (self.applications[app].image(), self.bundle.run(self.record(app).symbols));
+            let (base, table) =
+                (self.applications[app].place.image, self.bundle.run(self.record(app).symbols));
             self.error(format_args!("{}", Call { depth, address, base, table }));
             let mut words = [0; 16];
             let place = UserAddr::pointer(frame);

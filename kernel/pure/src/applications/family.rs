@@ -17,7 +17,7 @@ use core::ops::{Range, RangeInclusive};
 use nom_abi::PageSize;
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::{OWN_HIGH, OWN_LOW};
-use nom_abi::syscall::arguments::{SpaceCreate, SpaceEnd, SpaceSwitch};
+use nom_abi::syscall::arguments::{SpaceCreate, SpaceEnd};
 
 /// Whether an entry of a root table is for what each space has for itself.
 fn is_own(entry: &usize) -> bool {
@@ -34,12 +34,12 @@ impl<M: Machine> Kernel<'_, M> {
     /// the application has but one).
     fn note(&self, app: AppId, number: u64) -> Result<PhysAddr> {
         let number = usize::try_from(number).ok().filter(|number| *number < ENTRIES);
-        let family = self.applications[app].family().ok_or(Error::InvalidArgument)?;
+        let family = self.applications[app].family.ok_or(Error::InvalidArgument)?;
         number.map(|number| entry_address(family, number)).ok_or(Error::InvalidArgument)
     }
 
     /// Space `number` of an application. Errors: InvalidArgument (there is none).
-    fn member(&self, app: AppId, number: u64) -> Result<Space> {
+    pub(crate) fn member(&self, app: AppId, number: u64) -> Result<Space> {
         let root = PhysAddr::new(self.machine.read(self.note(app, number)?));
         Space::noted(root).ok_or(Error::InvalidArgument)
     }
@@ -47,7 +47,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// Has all spaces of an application show what `space` shows at `length` bytes of `address`, as far as
     /// that is nobody's own.
     pub(crate) fn share(&mut self, app: AppId, space: Space, address: u64, length: u64) {
-        let Some(family) = self.applications[app].family() else { return };
+        let Some(family) = self.applications[app].family else { return };
         for entry in entries(address..address + length).filter(|entry| !is_own(entry)) {
             let shown = self.machine.read(entry_address(space.root(), entry));
             let mut is_new = false;
@@ -88,13 +88,6 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.write(self.note(app, number)?, space.root().word());
         self.publish_memory(app);
         Ok(Reply::Value(number))
-    }
-
-    pub(crate) fn space_switch(&mut self, caller: Caller<'_>, asked: SpaceSwitch) -> Result<Reply> {
-        let space = self.member(caller.app, asked.space)?;
-        self.context(caller.core, caller.app).enter(space);
-        self.machine.load_space(Some(space.root()));
-        Ok(Reply::DONE)
     }
 
     pub(crate) fn space_end(&mut self, Caller { app, .. }: Caller<'_>, asked: SpaceEnd) -> Result<Reply> {
