@@ -91,11 +91,13 @@ impl Context {
         core::mem::take(&mut self.events)
     }
     /// Whether it runs, or could.
+    #[inline(always)]
     pub(crate) fn is_ready(&self) -> bool {
         self.state == State::Ready
     }
 
     /// Board time at which it wakes by itself, if it sleeps.
+    #[inline(always)]
     pub(crate) fn wakes_at_ns(&self) -> Option<u64> {
         match self.state {
             State::Waiting { deadline_ns, .. } => Some(deadline_ns),
@@ -104,6 +106,7 @@ impl Context {
     }
 
     /// Board time from which on it is told of its timer.
+    #[inline(always)]
     pub(crate) fn timer_ns(&self) -> Option<u64> {
         self.timer_ns
     }
@@ -141,6 +144,18 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn space_of(&self, core: CoreId, app: AppId) -> Result<Space> {
         let context = core.index() * self.applications.len() + app.index();
         self.contexts[context].space.ok_or(Error::WrongState)
+    }
+
+    /// Wakes who sleeps on a core no longer than to now.
+    pub(crate) fn wake_expired(&mut self, core: CoreId) {
+        let now = self.machine.now_ns();
+        for app in self.all_applications() {
+            if let State::Waiting { deadline_ns, .. } = self.context(core, app).state
+                && deadline_ns <= now
+            {
+                self.wake(core, app);
+            }
+        }
     }
 
     /// Puts the registers at the border back into the context that they belong to.

@@ -60,6 +60,7 @@ impl Core {
     }
 
     /// The application whose registers are at the border.
+    #[inline(always)]
     pub(crate) fn current(&self) -> Option<AppId> {
         self.current
     }
@@ -72,11 +73,13 @@ impl Core {
     }
 
     /// Has nobody's registers at the border any more; returns whose they were.
+    #[inline(always)]
     pub(crate) fn park(&mut self) -> Option<AppId> {
         self.current.take()
     }
 
     /// Has an application's registers and vector state; returns whose vector state it had before.
+    #[inline(always)]
     pub(crate) fn unpark(&mut self, app: AppId) -> Option<AppId> {
         self.current = Some(app);
         self.loaded.replace(app)
@@ -154,15 +157,6 @@ impl<M: Machine> Kernel<'_, M> {
     fn charge(&mut self, core: CoreId, app: AppId, cycles: u64) {
         self.cores[core].queue.charge(app, cycles);
         self.usage[app].cycles.fetch_add(cycles, Relaxed);
-    }
-
-    fn wake_expired(&mut self, core: CoreId) {
-        let now = self.machine.now_ns();
-        for app in self.all_applications() {
-            if self.context(core, app).wakes_at_ns().is_some_and(|deadline_ns| deadline_ns <= now) {
-                self.wake(core, app);
-            }
-        }
     }
 
     /// Who runs: the current application until its turn is over and its warning has expired.

@@ -138,9 +138,7 @@ impl Boot {
 
     /// Reads what firmware says about processors, PCI and remapping units.
     pub fn read_firmware_tables(&mut self) {
-        if self.info.rsdp != 0 {
-            self.firmware = Tables::read(&self.memory, self.info.rsdp, self.info.low_end());
-        }
+        self.firmware = Tables::read(&self.memory, self.info.rsdp, self.info.low_end());
     }
 
     /// Calibrates the time-stamp counter, then the local APIC's timer.
