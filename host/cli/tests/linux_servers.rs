@@ -302,6 +302,41 @@ fn java_home() -> Option<String> {
     compiler.ancestors().nth(2).map(|home| home.display().to_string())
 }
 
+/// InnoDB on files of the machine, with a thread a connection. It makes its own tables; who may what is not
+/// asked, since that would take a database of this computer's.
+#[test]
+fn mariadb_serves_its_own_load_with_a_thread_a_connection() {
+    if !is_there("mariadb-client", "/usr/bin/mariadb-slap") {
+        return;
+    }
+    let options = "-m 768M --include /usr/share/mysql/english";
+    let settings = "--no-defaults --user=root --skip-grant-tables --skip-name-resolve --bind-address=0.0.0.0 \
+                    --datadir=/tmp --socket=/tmp/socket --innodb-log-file-size=4M \
+                    --innodb-buffer-pool-size=16M --innodb-data-file-path=ibdata1:4M:autoextend";
+    let mut program = vec!["/usr/sbin/mariadbd"];
+    program.extend(settings.split_whitespace());
+    let Some(server) = Server::start(Site::new(), "mariadb-server-core", &[3306], options, &program) else {
+        return;
+    };
+    let port = server.ports[0].to_string();
+    let to = ["--no-defaults", "-h", "127.0.0.1", "-P", &port, "-u", "root"];
+    let end = Instant::now() + PATIENCE;
+    let is_ready = || Command::new("mariadb-admin").args(to).args(["--connect-timeout=5", "ping"]).output();
+    while !is_ready().is_ok_and(|output| output.status.success()) {
+        assert!(Instant::now() < end, "it is not ready: {}", server.site.run("logs server"));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let load = ["--auto-generate-sql", "--auto-generate-sql-load-type=mixed", "--engine=innodb"];
+    let size = ["--concurrency=4", "--number-of-queries=40"];
+    let said = server.client(&[&["mariadb-slap"][..], &to, &load, &size].concat());
+    assert!(said.contains("Average number of queries per client: 10"), "{said}");
+    let script = "create database it; use it; create table t(v int, key(v)) engine=innodb; \
+                  insert into t values (3), (1), (2); begin; update t set v = v * 10; rollback; \
+                  insert into t select v + 100 from t; select count(*), sum(v) from t; check table t";
+    let said = server.client(&[&["mariadb"][..], &to, &["-N", "-e", script]].concat());
+    assert_eq!(said, "6\t312\nit.t\tcheck\tstatus\tOK\n");
+}
+
 /// Who runs PostgreSQL is not root: the owner of a cluster that this computer's own `initdb` made.
 #[test]
 fn postgres_serves_pgbench_with_a_process_a_connection() {
