@@ -346,8 +346,7 @@ impl Estimator {
             if !explores {
                 self.incumbent = Some(best.0);
             }
-            let gain = best.1 - prospects[present].1;
-            let horizon = outlook.horizon;
+            let (gain, horizon) = (best.1 - prospects[present].1, outlook.horizon);
             let worth = Worth { gain, cost: 0.0, horizon, settling: 1.0 };
             return Choice { point: best.0, explores, loses: false, worth };
         }
@@ -363,14 +362,15 @@ impl Estimator {
         }
         let searched = way_out.map(|point| {
             let (prospect, expected) = &prospects[point];
-            let gain = self.gain(prospect, best.1, 1.0);
-            let cost = 2.0 * (best.1 - expected);
+            let (gain, cost) = (self.gain(prospect, best.1, 1.0), 2.0 * (best.1 - expected));
             (point, Worth { gain, cost, horizon: outlook.horizon, settling: TRIAL })
         });
         let exploration = searched.or_else(|| {
             let (most, now) =
                 (self.exploration(space, &prospects, best, outlook.horizon), self.estimates.now);
-            most.filter(|_| loses || self.trials.another(now, prospects.len(), TRIAL_ROUNDS))
+            let noise = self.estimates.trial_noise() / space.p.noise;
+            let round = prospects.len() as f64 * (1.0 + noise * noise * self.estimates.inflation());
+            most.filter(|_| loses || self.trials.another(now, round as usize, TRIAL_ROUNDS))
         });
         let (point, worth) = exploration.unwrap_or((best.0, Worth::default()));
         Choice { point, explores: exploration.is_some(), loses, worth }
