@@ -34,8 +34,8 @@ pub(super) struct Choice {
 const TRIAL: f64 = 3.0;
 /// Of which so many are observed: that there, and one back.
 const OBSERVED: u64 = 2;
-/// Rounds after which trials of what may earn more grow no rarer: then as many observations are between two as
-/// what is known is averaged over.
+/// Rounds after which trials of what may earn more grow no rarer: then as many observations are between two
+/// as what is known is averaged over.
 const TRIAL_ROUNDS: u32 = 6;
 
 /// Whether a profit is searched for where a loss is made.
