@@ -509,6 +509,38 @@ static void urgent(void) {
 	close(ends[0]);
 }
 
+/* Who sends to one that is gone hears of it by the answer. */
+static void gone(void) {
+	int ends[2];
+	char byte;
+	signal(SIGPIPE, SIG_IGN);
+	pair_of_tcp(ends);
+	close(ends[1]);
+	usleep(20000);
+	say("the end", read(ends[0], &byte, 1));
+	events("still there", ends[0]);
+	say("into the void", write(ends[0], "x", 1));
+	usleep(20000);
+	events("heard of it", ends[0]);
+	say("no more", write(ends[0], "y", 1));
+	say("the end", read(ends[0], &byte, 1));
+	close(ends[0]);
+	pair_of_tcp(ends);
+	write(ends[0], "unread", 6);
+	usleep(20000);
+	close(ends[1]);
+	usleep(20000);
+	events("reset", ends[0]);
+	say("told once", write(ends[0], "x", 1));
+	say("no more", write(ends[0], "y", 1));
+	say("the end", read(ends[0], &byte, 1));
+	close(ends[0]);
+	pair_of_tcp(ends);
+	shutdown(ends[0], SHUT_WR);
+	say("one's own end", write(ends[0], "x", 1));
+	close(ends[0]), close(ends[1]);
+}
+
 int main(void) {
 	chdir("/tmp");
 	local_datagrams();
@@ -521,5 +553,6 @@ int main(void) {
 	shared_ports();
 	where_to();
 	urgent();
+	gone();
 	return 0;
 }
