@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -267,6 +268,34 @@ static void passes(int kind) {
 	close(pair[0]);
 	close(pair[1]);
 	close(ends[0]);
+}
+
+/* Two descriptors come to who may have one more. */
+static void too_many(void) {
+	int ends[2], sent[2] = {1, 2};
+	char room[64] = "", byte = 'b';
+	struct rlimit before, limit;
+	socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+	struct iovec piece = {&byte, 1};
+	struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = room, .msg_controllen = CMSG_SPACE(sizeof sent)};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+	head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_RIGHTS, head->cmsg_len = CMSG_LEN(sizeof sent);
+	memcpy(CMSG_DATA(head), sent, sizeof sent);
+	say("two", sendmsg(ends[0], &message, 0));
+	say("two more", sendmsg(ends[0], &message, 0));
+	int next = dup(1);
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &before);
+	limit = before, limit.rlim_cur = next + 1;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	for (int time = 0; time < 2; time++) {
+		memset(room, 0, sizeof room);
+		message.msg_controllen = sizeof room;
+		say("received", recvmsg(ends[1], &message, 0));
+		printf("= flags %x control %ld of %ld\n", message.msg_flags, (long)message.msg_controllen, (long)head->cmsg_len);
+	}
+	setrlimit(RLIMIT_NOFILE, &before);
+	close(next), close(ends[0]), close(ends[1]);
 }
 
 static struct sockaddr_in at4(int port) {
@@ -549,6 +578,7 @@ int main(void) {
 	passes(SOCK_STREAM);
 	passes(SOCK_DGRAM);
 	passes(SOCK_SEQPACKET);
+	too_many();
 	udp();
 	shared_ports();
 	where_to();
