@@ -538,6 +538,30 @@ static void urgent(void) {
 	close(ends[0]);
 }
 
+static void said_at(const char *what, int fd, int (*name)(int, struct sockaddr *, socklen_t *)) {
+	struct sockaddr_in at = {0};
+	socklen_t len = sizeof at;
+	say(what, name(fd, (struct sockaddr *)&at, &len));
+	printf("= %s\n", inet_ntoa(at.sin_addr));
+	fflush(stdout);
+}
+
+/* A connection from another loopback address than it goes to. */
+static void from_another(void) {
+	int listener = socket(AF_INET, SOCK_STREAM, 0), from = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in at = at4(0);
+	bind(listener, (struct sockaddr *)&at, sizeof at);
+	listen(listener, 1);
+	at = at4(port_of(listener));
+	struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000002)};
+	say("bound", bind(from, (struct sockaddr *)&own, sizeof own));
+	say("connected", connect(from, (struct sockaddr *)&at, sizeof at));
+	int to = accept(listener, NULL, NULL);
+	said_at("own", from, getsockname), said_at("peer", from, getpeername);
+	said_at("there own", to, getsockname), said_at("there peer", to, getpeername);
+	close(to), close(from), close(listener);
+}
+
 /* Who sends to one that is gone hears of it by the answer. */
 static void gone(void) {
 	int ends[2];
@@ -551,6 +575,9 @@ static void gone(void) {
 	say("into the void", write(ends[0], "x", 1));
 	usleep(20000);
 	events("heard of it", ends[0]);
+	struct sockaddr_in peer;
+	socklen_t len = sizeof peer;
+	say("nobody is there", getpeername(ends[0], (struct sockaddr *)&peer, &len));
 	say("no more", write(ends[0], "y", 1));
 	say("the end", read(ends[0], &byte, 1));
 	close(ends[0]);
@@ -560,6 +587,7 @@ static void gone(void) {
 	close(ends[1]);
 	usleep(20000);
 	events("reset", ends[0]);
+	say("nobody is there", getpeername(ends[0], (struct sockaddr *)&peer, &len));
 	say("told once", write(ends[0], "x", 1));
 	say("no more", write(ends[0], "y", 1));
 	say("the end", read(ends[0], &byte, 1));
@@ -584,5 +612,6 @@ int main(void) {
 	where_to();
 	urgent();
 	gone();
+	from_another();
 	return 0;
 }

@@ -191,7 +191,10 @@ impl<N: Observed + 'static> Inet<N> {
             0 => self.places.take_port(EPHEMERAL),
             port => port,
         };
-        let own = SocketAddr::new(ip, port);
+        // From the address that it was bound to, or else from that which it goes to.
+        let bound = self.own.get().ip().to_canonical();
+        let is_source = !bound.is_unspecified() && bound.is_ipv4() == ip.is_ipv4();
+        let own = SocketAddr::new(if is_source { bound } else { ip }, port);
         let local = Local::new(&self.places, LocalKind::Stream);
         local.set_name(&Address::Inet(own).to_bytes(self.domain));
         let name = Address::Inet(peer).to_bytes(self.domain);
@@ -208,8 +211,10 @@ impl<N: Observed + 'static> Inet<N> {
         let Within::Listener(waiting) = &*self.within.borrow() else { return None };
         let (local, name) = waiting.take()?;
         let Ok(Address::Inet(peer)) = Address::read(&name) else { return None };
+        let Address::Local(own) = local.own_address() else { return None };
+        let Ok(Address::Inet(own)) = Address::read(&own) else { return None };
         let accepted = Inet::new(&self.network, &self.places, self.domain);
-        accepted.own.set(SocketAddr::new(peer.ip(), self.own.get().port()));
+        accepted.own.set(SocketAddr::new(own.ip(), self.own.get().port()));
         accepted.state.set(State::Within(peer));
         accepted.is_open.set(true);
         accepted.options.inherit(&self.options);
@@ -234,6 +239,12 @@ impl<N: Observed + 'static> Inet<N> {
             self.reset.set(Reset::Told);
         }
         result
+    }
+
+    /// Whether a reset has come from within the machine, and nothing is connected any more.
+    fn is_reset(&self) -> bool {
+        let is_failed = || self.with_local(|local| !local.ready().of(Events::ERROR).is_none());
+        self.reset.get() != Reset::Unheard || is_failed() == Some(true)
     }
 
     /// Does something with the other end's buffers, if that is in this machine.
@@ -461,6 +472,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
 
     fn peer_address(&self) -> Result<Address, Errno> {
         match self.state.get() {
+            State::Within(_) if self.is_reset() => Err(Errno::ENOTCONN),
             State::Stream(_, peer) | State::Within(peer) => Ok(Address::Inet(peer)),
             _ => Err(Errno::ENOTCONN),
         }
