@@ -63,6 +63,8 @@ pub struct Application {
     messages: Bucket,
     /// System calls that it may make, one bit each.
     calls: u32,
+    /// Board time before which it makes no call that waits for a device or the remapping unit.
+    rests_until_ns: u64,
 }
 
 impl Application {
@@ -89,6 +91,11 @@ impl Application {
     /// How often it may interrupt those at the other ends of its channels.
     pub(crate) fn messages(&mut self) -> &mut Bucket {
         &mut self.messages
+    }
+
+    /// Board time before which it makes no call that waits for a device or the remapping unit.
+    pub(crate) fn rests_until_ns(&mut self) -> &mut u64 {
+        &mut self.rests_until_ns
     }
 
     /// Whether too much of its devices' DMA was blocked.
