@@ -23,12 +23,9 @@ const CONSOLE_BYTES_MAX: u64 = 4096;
 const ZEROED_AT_ONCE: u64 = 16;
 /// Frames at which a search for free ones looks at a time, for the same reason.
 const LOOKS_AT_ONCE: u64 = 4 * BLOCK_FRAMES;
-/// Calls that may wait for a device or the remapping unit, one bit each.
-const WAITING: u32 = 1 << Syscall::MemoryGrant as u32
-    | 1 << Syscall::MemoryRelease as u32
-    | 1 << Syscall::DeviceAcquire as u32
-    | 1 << Syscall::DeviceRelease as u32
-    | 1 << Syscall::InterruptBind as u32;
+/// Calls that may wait for a device or the remapping unit, one bit each: `memory_grant`, `memory_release`,
+/// `device_acquire`, `device_release`, `interrupt_bind`. They are looked at apart.
+pub(crate) const WAITING: u32 = 1 << 2 | 1 << 3 | 1 << 13 | 1 << 14 | 1 << 17;
 /// A call is long from here on: units answer in microseconds.
 const LONG_NS: u64 = 1_000_000;
 /// Bytes of the instruction `syscall`.
@@ -83,9 +80,8 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         let number = registers.rax;
         let handler = Self::HANDLERS.get(number as usize).ok_or(Error::UnknownSyscall);
         let reply = handler.and_then(|handle| match self.applications[app].may_call(number) {
-            true if WAITING >> number & 1 != 0 => self.wait(Caller { core, app, registers }, words, handle),
             true => handle(self, Caller { core, app, registers }, words),
-            false => self.refuse(app, number),
+            false => self.wait(Caller { core, app, registers }, words, handle),
         });
         let result = match reply {
             Ok(Reply::Elsewhere) => return false,
@@ -100,10 +96,14 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         true
     }
 
-    /// Carries out a call that may wait for a device or the remapping unit, while others wait for the lock.
-    /// Who has a device and had them wait for long waits as long before it makes another one.
+    /// Carries out a call, if it is allowed, that may wait for a device or the remapping unit, while others wait
+    /// for the lock. Who has a device and had them wait for long waits as long before it makes another one.
+    #[cold]
     fn wait(&mut self, caller: Caller<'_>, of: [u64; 6], handle: &Handler<'m, M>) -> Result<Reply> {
-        let (app, begin) = (caller.app, self.machine.now_ns());
+        let (app, number, begin) = (caller.app, caller.registers.rax, self.machine.now_ns());
+        if self.record(app).calls & WAITING & 1 << number == 0 {
+            return self.refuse(app, number);
+        }
         if begin < *self.applications[app].rests_until_ns() {
             return Ok(Reply::Unfinished);
         }
