@@ -97,7 +97,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     }
 
     /// Carries out a call, if it is allowed, that may wait for a device or the remapping unit, while others
-    /// wait for the lock. Who has a device and had them wait for long waits as long before the next such call.
+    /// wait for the lock. Who has a device and had them wait for long waits as long before the next.
     #[cold]
     fn wait(&mut self, caller: Caller<'_>, of: [u64; 6], handle: &Handler<'m, M>) -> Result<Reply> {
         let (app, number, begin) = (caller.app, caller.registers.rax, self.machine.now_ns());
