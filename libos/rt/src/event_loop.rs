@@ -259,7 +259,9 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
                 } else {
                     self.shared().run_threads(thread, start_ns);
                 }
-                self.read_clock()
+                let end_ns = self.read_clock();
+                self.shared().threads.left(end_ns);
+                end_ns
             }
             None => return,
         };

@@ -110,6 +110,12 @@ impl<K: Copy + PartialEq> RunQueue<K> {
         self.ready.len() + usize::from(self.running.is_some())
     }
 
+    /// Whether any client is ready beside the one that runs.
+    #[inline]
+    pub fn has_waiting(&self) -> bool {
+        self.ready.front().is_some()
+    }
+
     /// Who runs.
     #[inline]
     pub fn running(&self) -> Option<K> {
