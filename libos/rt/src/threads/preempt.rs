@@ -27,7 +27,7 @@ pub(super) const LOOK_NS: u64 = 200_000;
 
 /// How long a thread that takes turns has the core before one that it woke itself has it. Mostly it waits soon:
 /// with a lock, say, that the other would find taken. Linux has the same (`sched_wakeup_granularity_ns`).
-const GRAIN_NS: u64 = 200_000;
+const GRAIN_NS: u64 = 1_000_000;
 
 /// A turn that is over sooner than an alarm could come is over.
 const SOON_NS: u64 = 1_000;
@@ -67,7 +67,7 @@ impl Shared {
         let over_ns = self.threads.over_ns.get().unwrap_or_else(|| {
             let preempt_at_ns = self.preempt_at_ns(now_ns, grain_ns);
             let rest_ns = interruptions.rest_until_ns.get();
-            let timer_ns = self.wheel.borrow().next_deadline_ns().unwrap_or(u64::MAX);
+            let timer_ns = self.wheel.borrow().quiet_until_ns();
             let look_ns = rest_ns.unwrap_or(now_ns.saturating_add(alone_ns));
             preempt_at_ns.unwrap_or(u64::MAX).min(look_ns).min(timer_ns)
         });
@@ -88,11 +88,13 @@ impl Shared {
         let began_ns = self.threads.began_ns.get().unwrap_or(now_ns);
         self.threads.began_ns.set(Some(began_ns));
         let scheduler = &mut self.clients.borrow_mut().scheduler;
-        if !scheduler.has_waiting() {
-            return None;
+        let least_ns = began_ns.saturating_add(grain_ns);
+        match scheduler.has_waiting() {
+            false => None,
+            // Who knows whether it comes to that: nearly always it waits before.
+            true if now_ns < least_ns => Some(least_ns),
+            true => scheduler.preempt_at_ns(now_ns),
         }
-        let preempt_at_ns = scheduler.preempt_at_ns(now_ns)?;
-        Some(preempt_at_ns.max(began_ns.saturating_add(grain_ns)))
     }
 
     /// The running thread's computation was interrupted: makes way for the loop, if there is reason to.

@@ -15,7 +15,7 @@ use crate::memory::Shared;
 use crate::{preempt, raw, time, upcall};
 use core::arch::{asm, naked_asm, x86_64};
 use core::cell::UnsafeCell;
-use core::mem::{offset_of, size_of};
+use core::mem::{MaybeUninit, offset_of, size_of};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 use nom_abi::PageSize;
@@ -225,15 +225,19 @@ impl ProgramContext {
 
     /// Stores what this thread has in the processor: all but its SSE registers, which are stored already.
     fn store(&mut self) {
-        let mut image = Vector([0; VECTOR_BYTES]);
-        // SAFETY: FSGSBASE is there: `start` looked. The image is aligned, and has the bytes that are written.
+        let mut image = MaybeUninit::<Vector>::uninit();
+        // SAFETY: FSGSBASE is there: `start` looked. The image is aligned, and has the bytes that are written;
+        // those that FXSAVE does not write are not looked at.
         unsafe {
             asm!("rdfsbase {}", out(reg) self.thread_pointer, options(nomem, nostack, preserves_flags));
-            asm!("fxsave64 [{}]", in(reg) image.0.as_mut_ptr(), options(nostack, preserves_flags));
+            asm!("fxsave64 [{}]", in(reg) image.as_mut_ptr(), options(nostack, preserves_flags));
         }
-        // Control, status, tag and pointers; MXCSR and its mask; the eight registers.
-        self.vector.0[..MXCSR_AT].copy_from_slice(&image.0[..MXCSR_AT]);
-        self.vector.0[X87_AT..SSE_AT].copy_from_slice(&image.0[X87_AT..SSE_AT]);
+        for part in [0..MXCSR_AT, X87_AT..SSE_AT] {
+            let from = image.as_ptr().cast::<u8>().wrapping_add(part.start);
+            // SAFETY: it is within the image, of which FXSAVE wrote these bytes.
+            let stored = unsafe { core::slice::from_raw_parts(from, part.len()) };
+            self.vector.0[part].copy_from_slice(stored);
+        }
         if self.extended.is_empty() {
             return;
         }
