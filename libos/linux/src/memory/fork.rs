@@ -25,8 +25,8 @@ impl ProcessMemory {
         }
         let private: Vec<_> =
             own.regions.iter().filter(|(_, region)| region.sharing == Sharing::Private).collect();
-        // What is shared, and what is kept for whoever runs the same program, the child finds when it touches it:
-        // most of it it never does.
+        // What is shared, and what is kept for whoever runs the same program, the child finds when it touches
+        // it: most of it it never does.
         let parts: Vec<_> = private
             .into_iter()
             .flat_map(|(range, region)| {

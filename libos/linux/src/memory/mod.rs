@@ -48,8 +48,8 @@ pub trait PageSource {
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)>;
     /// Changes what may be done with pages that are there.
     fn protect(&self, address: u64, count: u64, protection: Protection);
-    /// Unmaps pages that are in one piece at `address`, and gives them back: their frames are in `pieces`, each
-    /// its first and how many.
+    /// Unmaps pages that are in one piece at `address`, and gives them back: their frames are in `pieces`,
+    /// each its first and how many.
     fn remove(&self, address: u64, pieces: &[(u64, u64)]);
     /// Maps pages at another place, with a protection. If there is no room they are gone.
     fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool;

@@ -42,8 +42,8 @@ slotmap::new_key_type! {
 /// How long threads follow each other before the loop looks at its pollers again, at least.
 pub const POLLERS_WAIT_NS: u64 = 10_000;
 
-/// The same at most, and how many times as long as the loop's own turns in between take: where those are slow,
-/// on a processor that is emulated, threads would have little of the core.
+/// The same at most, and how many times as long as the loop's own turns in between take: where those are
+/// slow, on a processor that is emulated, threads would have little of the core.
 const POLLERS_WAIT_MAX_NS: u64 = 8 * POLLERS_WAIT_NS;
 const POLLERS_SHARE: u64 = 8;
 

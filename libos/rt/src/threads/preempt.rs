@@ -25,8 +25,9 @@ use nom_port::world::Preemption;
 /// then asks for interrupts.
 pub(super) const LOOK_NS: u64 = 200_000;
 
-/// How long a thread that takes turns has the core before one that it woke itself has it. Mostly it waits soon:
-/// with a lock, say, that the other would find taken. Linux has the same (`sched_wakeup_granularity_ns`).
+/// How long a thread that takes turns has the core before one that it woke itself has it. Mostly it waits
+/// soon: with a lock, say, that the other would find taken. Linux has the same
+/// (`sched_wakeup_granularity_ns`).
 const GRAIN_NS: u64 = 1_000_000;
 
 /// A turn that is over sooner than an alarm could come is over.

@@ -226,8 +226,8 @@ impl ProgramContext {
     /// Stores what this thread has in the processor: all but its SSE registers, which are stored already.
     fn store(&mut self) {
         let mut image = MaybeUninit::<Vector>::uninit();
-        // SAFETY: FSGSBASE is there: `start` looked. The image is aligned, and has the bytes that are written;
-        // those that FXSAVE does not write are not looked at.
+        // SAFETY: FSGSBASE is there: `start` looked. The image is aligned, and has the bytes that are
+        // written; those that FXSAVE does not write are not looked at.
         unsafe {
             asm!("rdfsbase {}", out(reg) self.thread_pointer, options(nomem, nostack, preserves_flags));
             asm!("fxsave64 [{}]", in(reg) image.as_mut_ptr(), options(nostack, preserves_flags));
