@@ -1,10 +1,12 @@
-/* Stops children and lets them go on, opens pipes that have names, moves bytes between descriptors, and prints what
- * each call said; compared as calls.c is. */
+/* Stops children and lets them go on, names them by descriptors, opens pipes that have names, moves bytes between
+ * descriptors, and prints what each call said; compared as calls.c is. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -303,9 +305,85 @@ static void moves(void) {
 	say("nothing to move", splice(file, NULL, ends[1], NULL, 0, 0));
 }
 
+static int process_descriptor(pid_t process, unsigned flags) {
+	return syscall(SYS_pidfd_open, process, flags);
+}
+
+static long send_by(int descriptor, int signal, siginfo_t *info, unsigned flags) {
+	return syscall(SYS_pidfd_send_signal, descriptor, signal, info, flags);
+}
+
+/* Processes by descriptors. */
+static void by_descriptor(void) {
+	pid_t child = begin(answers);
+	int fd = process_descriptor(child, 0), hasty = process_descriptor(child, O_NONBLOCK), own = process_descriptor(getpid(), 0);
+	say("a descriptor", fd >= 0);
+	say("closed on exec", fcntl(fd, F_GETFD));
+	struct pollfd polled = {fd, POLLIN, 0};
+	say("it is there", poll(&polled, 1, 0));
+	say("asked for", send_by(fd, 0, NULL, 0));
+	say("one's own", send_by(own, 0, NULL, 0));
+	siginfo_t info = {0};
+	say("waits for nobody yet", waitid(P_PIDFD, fd, &info, WEXITED | WNOHANG));
+	say("would wait", waitid(P_PIDFD, hasty, &info, WEXITED));
+	say("not one's own child", waitid(P_PIDFD, own, &info, WEXITED));
+	char byte;
+	say("it is not read", read(fd, &byte, 1));
+	info.si_signo = SIGTERM, info.si_code = SI_USER;
+	say("as if by somebody else", send_by(fd, SIGTERM, &info, 0));
+	say("another signal than said", send_by(fd, SIGINT, &info, 0));
+	say("no such signal", send_by(fd, 99, NULL, 0));
+	say("flags that are none", send_by(fd, SIGTERM, NULL, 8));
+	say("no such descriptor", send_by(99, SIGTERM, NULL, 0));
+	say("of something else", send_by(to_child[1], SIGTERM, NULL, 0));
+	say("end", send_by(fd, SIGTERM, NULL, 0));
+	say("it has ended", poll(&polled, 1, 20000));
+	printf("= events %x\n", polled.revents & POLLIN);
+	say("is still sent signals", send_by(fd, SIGTERM, NULL, 0));
+	say("waitid", waitid(P_PIDFD, fd, &info, WEXITED));
+	printf("= code %d status %d own %d\n", info.si_code, info.si_status, info.si_pid == child);
+	say("no more", waitid(P_PIDFD, fd, &info, WEXITED));
+	say("nor sent signals", send_by(fd, SIGTERM, NULL, 0));
+	say("nobody of that number", process_descriptor(child, 0));
+	say("no number", process_descriptor(-1, 0));
+	say("flags that are none", process_descriptor(getpid(), 1));
+	close(fd), close(hasty), close(own);
+	over();
+	int made = -1;
+	child = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, &made, NULL, 0);
+	if (child == 0)
+		_exit(9);
+	say("made with a child", made >= 0);
+	say("waitid", waitid(P_PIDFD, made, &info, WEXITED));
+	printf("= status %d own %d\n", info.si_status, info.si_pid == child);
+	int thread = 0;
+	say("and its number", syscall(SYS_clone, CLONE_PIDFD | CLONE_PARENT_SETTID | SIGCHLD, NULL, &thread, NULL, 0));
+	close(made);
+}
+
+/* Who reads a part of what came is told of more alone, by edge. */
+static void edges(void) {
+	int ends[2], set = epoll_create1(0);
+	char byte;
+	socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends);
+	struct epoll_event event = {EPOLLIN | EPOLLOUT | EPOLLET, {0}}, told = {0};
+	epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event);
+	write(ends[1], "ab", 2);
+	say("told", epoll_wait(set, &told, 1, 0));
+	printf("= events %x\n", told.events);
+	say("a part", read(ends[0], &byte, 1));
+	say("nothing new", epoll_wait(set, &told, 1, 0));
+	write(ends[1], "c", 1);
+	say("more", epoll_wait(set, &told, 1, 0));
+	printf("= events %x\n", told.events);
+	close(ends[0]), close(ends[1]), close(set);
+}
+
 int main(void) {
 	chdir("/tmp");
 	stops();
+	by_descriptor();
+	edges();
 	handlers();
 	named_pipes();
 	moves();

@@ -4,6 +4,7 @@
 mod abi_doc;
 mod browser;
 mod counts;
+mod disk;
 mod fresh;
 mod fuzz;
 mod linux;

@@ -2,7 +2,7 @@
 
 use crate::counts::Counts;
 use crate::mutants::{self, Part};
-use crate::{browser, fresh, linux, newest, release, tidy};
+use crate::{browser, disk, fresh, linux, newest, release, tidy};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use nom_build::debian::{self, Tool};
@@ -84,7 +84,11 @@ pub fn run(project: &Project, suites: &[Suite], fail_fast: bool, mutants: &mutan
             break;
         }
     }
-    Ok(summarise(&reports))
+    let passed = summarise(&reports);
+    if !passed && let Some(room) = disk::room(project.target()) {
+        disk::complaint(project.target(), room).iter().for_each(|said| println!("{said}"));
+    }
+    Ok(passed)
 }
 
 fn summarise(reports: &[Report]) -> bool {

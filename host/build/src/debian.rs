@@ -48,7 +48,7 @@ pub const CLIENTS: [Tool; 4] = [
 ];
 
 /// Programs of Linux that run unchanged in a machine (docs/linux.md), and their own clients.
-pub const PROGRAMS: [Tool; 13] = [
+pub const PROGRAMS: [Tool; 15] = [
     Tool::new("memcached", &["memcached"]),
     Tool::new("redis-server", &["redis-server"]),
     Tool::new("redis-tools", &["redis-benchmark"]),
@@ -62,6 +62,8 @@ pub const PROGRAMS: [Tool; 13] = [
     Tool::new("nodejs", &["node"]),
     Tool::new("openjdk-17-jdk-headless", &["javac"]),
     Tool::new("postgresql", &["pgbench"]),
+    Tool::new("mariadb-server-core", &["/usr/sbin/mariadbd", "--version"]),
+    Tool::new("mariadb-client", &["mariadb-slap", "--version"]),
 ];
 
 /// What lends and advertises addresses in tests, and asks for neighbours.

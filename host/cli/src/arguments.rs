@@ -139,9 +139,9 @@ Examples:
   nom run --watch memcached            see what it earns
   nom run --watch --prices network_out=1@0s,10@60s memcached
   nom run -d --provider localhost:8080 memcached
-  nom run /usr/bin/memcached -- -u nobody    a Linux program as it is, with what it needs
+  nom run /usr/bin/memcached -u nobody    a Linux program as it is, with what it needs
   nom run --root /srv/debian /usr/sbin/nginx    the same, with a whole tree of files
-  nom run --watch --utility apps/contracts/penalty.toml /usr/bin/memcached -- -u nobody    one that earns
+  nom run --watch --utility apps/contracts/penalty.toml /usr/bin/memcached -u nobody    one that earns
   nom run redis:7                      what a container image of a registry starts
   nom run --oci redis.tar:7            the same, of a file
   nom run -v data:/data redis:7        with a directory that it writes to
@@ -158,7 +158,8 @@ pub struct Run {
     /// What its users pay.
     #[command(flatten)]
     pub contract: crate::contract::ContractOptions,
-    /// Arguments of the (first) application, in place of those in its manifest.
+    /// Arguments of the (first) application, in place of those in its manifest; behind a Linux program or a
+    /// container image all words are its own, with `--` or without.
     #[arg(last = true)]
     pub arguments: Vec<String>,
     /// Publish a port of the machine at a port of the host.
@@ -341,7 +342,7 @@ pub struct Ps {
 #[command(after_help = "Examples:
   nom build hello                    writes hello.img
   nom build hello -o /tmp/h.img --json
-  nom build /usr/bin/redis-server -- --port 6380    a Linux program with its arguments
+  nom build /usr/bin/redis-server --port 6380    a Linux program with its arguments
   nom build --no-symbols hello       smaller; backtraces show numbers only")]
 pub struct Build {
     /// Application in `apps/`, path of an app.toml or bundle.toml, the path of a Linux program, or a
@@ -354,7 +355,8 @@ pub struct Build {
     /// What its users pay.
     #[command(flatten)]
     pub contract: crate::contract::ContractOptions,
-    /// Arguments of the (first) application, in place of those in its manifest.
+    /// Arguments of the (first) application, in place of those in its manifest; behind a Linux program or a
+    /// container image all words are its own, with `--` or without.
     #[arg(last = true)]
     pub arguments: Vec<String>,
     /// File to write.

@@ -118,6 +118,11 @@ fn of_layout(layout: &str, program: Option<&str>, arguments: &[String]) -> Resul
     Ok((image.root, command))
 }
 
+/// Whether a word names a program of Linux by itself: the path of one, or an image of a registry.
+pub fn is_named(app: &str) -> bool {
+    is_program(Path::new(app)).unwrap_or(false) || matches!(registry::reference(app), Ok(Some(_)))
+}
+
 /// Whether a file is a program of Linux: an ELF file that nothing boots, or a script.
 fn is_program(path: &Path) -> Result<bool> {
     if !path.is_file() {

@@ -47,6 +47,7 @@ mod supervise;
 mod supply;
 mod times;
 mod top;
+mod trailing;
 mod up;
 mod watch;
 
@@ -58,7 +59,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let command = Arguments::parse().command;
+    let words = trailing::separated(std::env::args_os().collect());
+    let command = Arguments::parse_from(words).command;
     if !command.has_connections() {
         sigpipe::reset(); // `nom logs web | head` ends quietly.
     }

@@ -107,7 +107,7 @@ fn datagrams_say_what_linux_says() {
 /// Children that are stopped and go on, pipes that have names, bytes that are moved between descriptors.
 #[test]
 fn stops_say_what_linux_says() {
-    compare("stops", 90);
+    compare("stops", 125);
 }
 
 /// Processes that make no call share the processor, are told of signals, and keep every register.

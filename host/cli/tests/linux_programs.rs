@@ -125,7 +125,7 @@ fn bash_runs_pipelines_and_substitutes_processes() {
 
 #[test]
 fn files_are_listed_as_they_are() {
-    let (status, said) = run(&["/bin/ls", "--", "-ln", "/etc/passwd", "/nowhere"]);
+    let (status, said) = run(&["/bin/ls", "-ln", "/etc/passwd", "/nowhere"]);
     assert_eq!(status, Some(2), "{said}");
     let bytes = std::fs::metadata("/etc/passwd").expect("it is there").len();
     assert!(said.contains(&format!(" {bytes} ")) && said.contains("/etc/passwd"), "{said}");
@@ -288,8 +288,7 @@ fn a_trace_says_who_waits_and_its_summary_counts() {
     assert_eq!(status, Some(0), "{text}");
     assert!(text.contains("] read(0 <unfinished ...>\n"), "{text}");
     assert!(text.contains("] <... read resumed>, \"l\", 1) = 1\n"), "{text}");
-    let (status, text) =
-        traced("strace -m 256M -c -e trace=read,write,close", &["/bin/dash", "--", "-c", script]);
+    let (status, text) = traced("strace -m 256M -c -e trace=read,write,close", &["/bin/dash", "-c", script]);
     assert_eq!(status, Some(0), "{text}");
     assert!(text.contains("% time     seconds  usecs/call     calls    errors syscall\n"), "{text}");
     let total = text.lines().find(|line| line.ends_with(" total")).expect("a line for all");

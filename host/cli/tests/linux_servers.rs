@@ -50,17 +50,27 @@ impl Server {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Loads an HTTP server for a second with ten connections that are kept, and finds no error.
+    /// Loads an HTTP server with ten connections that are kept, and finds no error: for a second, and for
+    /// longer where nobody has an answer by then, as on a busy computer.
     fn load(&self, index: usize, path: &str) {
         if !is_there("wrk", "/usr/bin/wrk") {
             return;
         }
         let target = format!("http://127.0.0.1:{}{path}", self.ports[index]);
-        let said = self.client(&["wrk", "-c", "10", "-t", "1", "-d", "1", &target]);
-        let requests = said.lines().find_map(|line| line.trim().split_once(" requests in "));
-        let count = requests.and_then(|(count, _)| count.parse::<u64>().ok()).unwrap_or(0);
-        let is_clean = !said.contains("Socket errors") && !said.contains("Non-2xx");
-        assert!(is_clean && count > 0, "{said}{}", self.site.run("logs server"));
+        let mut said = String::new();
+        for seconds in ["1", "5", "25"] {
+            said = self.client(&["wrk", "-c", "10", "-t", "1", "-d", seconds, "--timeout", "30", &target]);
+            assert!(
+                !said.contains("Socket errors") && !said.contains("Non-2xx"),
+                "{said}{}",
+                self.site.run("logs server")
+            );
+            let requests = said.lines().find_map(|line| line.trim().split_once(" requests in "));
+            if requests.and_then(|(count, _)| count.parse::<u64>().ok()).is_some_and(|count| count > 0) {
+                return;
+            }
+        }
+        panic!("nobody was answered: {said}{}", self.site.run("logs server"));
     }
 
     /// The answer to a GET, with its head.
@@ -290,6 +300,41 @@ fn java_home() -> Option<String> {
     }
     let compiler = std::fs::canonicalize("/usr/bin/javac").expect("it is there");
     compiler.ancestors().nth(2).map(|home| home.display().to_string())
+}
+
+/// InnoDB on files of the machine, with a thread a connection. It makes its own tables; who may what is not
+/// asked, since that would take a database of this computer's.
+#[test]
+fn mariadb_serves_its_own_load_with_a_thread_a_connection() {
+    if !is_there("mariadb-client", "/usr/bin/mariadb-slap") {
+        return;
+    }
+    let options = "-m 768M --include /usr/share/mysql/english";
+    let settings = "--no-defaults --user=root --skip-grant-tables --skip-name-resolve --bind-address=0.0.0.0 \
+                    --datadir=/tmp --socket=/tmp/socket --innodb-log-file-size=4M \
+                    --innodb-buffer-pool-size=16M --innodb-data-file-path=ibdata1:4M:autoextend";
+    let mut program = vec!["/usr/sbin/mariadbd"];
+    program.extend(settings.split_whitespace());
+    let Some(server) = Server::start(Site::new(), "mariadb-server-core", &[3306], options, &program) else {
+        return;
+    };
+    let port = server.ports[0].to_string();
+    let to = ["--no-defaults", "-h", "127.0.0.1", "-P", &port, "-u", "root"];
+    let end = Instant::now() + PATIENCE;
+    let is_ready = || Command::new("mariadb-admin").args(to).args(["--connect-timeout=5", "ping"]).output();
+    while !is_ready().is_ok_and(|output| output.status.success()) {
+        assert!(Instant::now() < end, "it is not ready: {}", server.site.run("logs server"));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let load = ["--auto-generate-sql", "--auto-generate-sql-load-type=mixed", "--engine=innodb"];
+    let size = ["--concurrency=4", "--number-of-queries=40"];
+    let said = server.client(&[&["mariadb-slap"][..], &to, &load, &size].concat());
+    assert!(said.contains("Average number of queries per client: 10"), "{said}");
+    let script = "create database it; use it; create table t(v int, key(v)) engine=innodb; \
+                  insert into t values (3), (1), (2); begin; update t set v = v * 10; rollback; \
+                  insert into t select v + 100 from t; select count(*), sum(v) from t; check table t";
+    let said = server.client(&[&["mariadb"][..], &to, &["-N", "-e", script]].concat());
+    assert_eq!(said, "6\t312\nit.t\tcheck\tstatus\tOK\n");
 }
 
 /// Who runs PostgreSQL is not root: the owner of a cluster that this computer's own `initdb` made.

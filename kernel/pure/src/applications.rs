@@ -1,23 +1,38 @@
 //! Applications: what they are charged, which cores they have, and their end, without a trace.
 
-use crate::build::Placement;
+pub(crate) mod build;
+mod family;
+pub(crate) mod report;
+
 use crate::console::Bucket;
-use crate::contexts::{Context, State};
+use crate::contexts::Context;
+use crate::cores::beginning;
 use crate::frames::Owner;
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine, PhysAddr};
 use crate::means::Means;
-use crate::space::Space;
+use crate::space::{Space, UserAddr};
+use crate::syscalls::{Caller, Reply};
+use build::Placement;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::PageSize;
 use nom_abi::board::ApplicationState;
-use nom_abi::error::Result;
+use nom_abi::error::{Error, Result};
 use nom_abi::image::{ApplicationRecord, flag};
+use nom_abi::syscall::arguments::{
+    ApplicationKill, ApplicationStart, CoreAcquire, CoreRelease, ShutdownHandle,
+};
 use nom_abi::upcall::{Registers, Upcall};
 
 /// Blocks of single frames that are taken back at a time.
 const BLOCKS_AT_A_TIME: usize = 4;
+
+/// Blocked accesses after which the devices of an application are silenced, and it is given no other.
+pub const FAULTS_MAX: u32 = 64;
+
+/// Status of an application that its manager ended: as a shell shows SIGKILL.
+const KILLED_STATUS: u8 = 137;
 
 /// Status of a machine that cannot start an application.
 pub const CANNOT_START_STATUS: u8 = 126;
@@ -29,31 +44,62 @@ pub const SHUT_DOWN_STATUS: u8 = 143;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Application {
     /// Its first address space, while it runs, and while it is built: then it has no core.
-    pub(crate) space: Option<Space>,
+    space: Option<Space>,
     /// What names all of them, if it may have several.
-    pub(crate) family: Option<PhysAddr>,
+    family: Option<PhysAddr>,
     /// Cores that it holds, one bit each.
-    pub(crate) cores: u64,
+    cores: u64,
     /// Where its parts were placed.
-    pub(crate) place: Placement,
+    place: Placement,
     /// Who has it built; if that ends first, it is not started.
-    pub(crate) starter: Option<AppId>,
+    starter: Option<AppId>,
     /// Whether it ends by itself when the machine is to end.
-    pub(crate) handles_shutdown: bool,
+    handles_shutdown: bool,
     /// DMA of its devices that was blocked since it started.
-    pub(crate) blocked: u32,
+    blocked: u32,
     /// How far it is built, or what it had is taken back if it ended: the step, and where that goes on.
-    pub(crate) progress: (usize, usize),
+    progress: (usize, usize),
     /// How often it may interrupt those at the other ends of its channels.
-    pub(crate) messages: Bucket,
+    messages: Bucket,
     /// System calls that it may make, one bit each.
-    pub(crate) calls: u32,
+    calls: u32,
 }
 
 impl Application {
     /// The core on which it is told what concerns no core in particular.
     pub(crate) fn first_core(&self) -> Option<CoreId> {
         (self.cores != 0).then(|| CoreId::new(self.cores.trailing_zeros() as usize))
+    }
+
+    /// Cores that it holds, one bit each.
+    pub(crate) fn cores(&self) -> u64 {
+        self.cores
+    }
+
+    /// Its first address space. Errors: WrongState (it does not run).
+    pub(crate) fn space(&self) -> Result<Space> {
+        self.space.ok_or(Error::WrongState)
+    }
+
+    /// Whether it may make the system call with this number, which exists.
+    pub(crate) fn may_call(&self, number: u64) -> bool {
+        self.calls & 1 << number != 0
+    }
+
+    /// How often it may interrupt those at the other ends of its channels.
+    pub(crate) fn messages(&mut self) -> &mut Bucket {
+        &mut self.messages
+    }
+
+    /// Whether too much of its devices' DMA was blocked.
+    pub(crate) fn is_bad(&self) -> bool {
+        self.blocked >= FAULTS_MAX
+    }
+
+    /// Counts one more blocked access of its devices; returns whether that is too many.
+    pub(crate) fn blame(&mut self) -> bool {
+        self.blocked += 1;
+        self.is_bad()
     }
 }
 
@@ -108,13 +154,9 @@ impl<'m, M: Machine> Kernel<'m, M> {
     /// Takes a core from an application and frees what it held for it.
     pub(crate) fn end_context(&mut self, core: CoreId, app: AppId) {
         self.account(core);
-        self.cores[core].queue.remove(app);
         self.end_reflection(core, app);
-        let frame = self.context(core, app).state_frame;
-        *self.context(core, app) = Context { state: State::Absent, ..Context::default() };
-        let this = &mut self.cores[core];
-        this.current = this.current.filter(|current| *current != app);
-        this.loaded = this.loaded.filter(|loaded| *loaded != app);
+        let frame = self.context(core, app).end();
+        self.cores[core].end(app);
         self.applications[app].cores &= !core.bit();
         self.frames
             .release(Owner::program(app), frame, PageSize::Small, 1)
@@ -222,6 +264,83 @@ impl<'m, M: Machine> Kernel<'m, M> {
     pub(crate) fn tell_peers(&mut self, app: AppId) {
         for channel in self.channels_of(app) {
             self.tell(channel.peer, Upcall::PeerChanged, |_| {});
+        }
+    }
+    pub(crate) fn core_acquire(&mut self, Caller { app, .. }: Caller<'_>, of: CoreAcquire) -> Result<Reply> {
+        let CoreAcquire { entry, stack_top, argument, hint } = of;
+        let (entry, stack_top) = (UserAddr::code(entry)?, UserAddr::stack(stack_top)?);
+        let held = self.applications[app].cores;
+        let all = u64::MAX >> (64 - self.cores.len());
+        if held.count_ones() >= self.record(app).cores_max || held == all {
+            return Err(Error::NoCore);
+        }
+        let hinted = CoreId::in_set(hint, all & !held);
+        let free = hinted.filter(|core| self.board.cores[*core].holders.load(Relaxed) == 0);
+        let core = free.or_else(|| self.least_loaded(all & !held)).ok_or(Error::NoCore)?;
+        self.begin_context(core, app, beginning(entry, stack_top, argument))?;
+        self.publish_memory(app);
+        Ok(Reply::Value(core.index() as u64))
+    }
+
+    pub(crate) fn core_release(&mut self, caller: Caller<'_>, _: CoreRelease) -> Result<Reply> {
+        let Caller { core, app, .. } = caller;
+        if self.applications[app].cores.count_ones() == 1 {
+            return Err(Error::LastCore);
+        }
+        let untold = self.context(core, app).take_events();
+        self.unbind_core(core, app);
+        self.end_context(core, app);
+        self.publish_memory(app);
+        self.pass_on(app, &untold);
+        Ok(Reply::Elsewhere)
+    }
+
+    /// The application with this number, if `manager` may start and end it. Errors: NoApplication,
+    /// NotPermitted.
+    fn managed(&self, manager: AppId, app: u64) -> Result<AppId> {
+        if app >= self.applications.len() as u64 {
+            return Err(Error::NoApplication);
+        }
+        AppId::in_set(app, self.record(manager).manages).ok_or(Error::NotPermitted)
+    }
+
+    pub(crate) fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
+        let app = self.managed(caller.app, asked.application)?;
+        let begins = self.applications[app].space.is_none();
+        if self.take_back() || begins && !self.may_start(caller.app) {
+            return Ok(Reply::Unfinished);
+        }
+        let is_running = self.go_on_starting(app, Some(caller.app))?;
+        Ok(if is_running { Reply::DONE } else { Reply::Unfinished })
+    }
+
+    pub(crate) fn application_kill(&mut self, caller: Caller<'_>, asked: ApplicationKill) -> Result<Reply> {
+        let app = self.managed(caller.app, asked.application)?;
+        if self.applications[app].cores == 0 {
+            return Err(Error::WrongState);
+        }
+        self.end_application(app, ApplicationState::Faulted, KILLED_STATUS);
+        Ok(if app == caller.app { Reply::Elsewhere } else { Reply::DONE })
+    }
+
+    pub(crate) fn shutdown_handle(&mut self, caller: Caller<'_>, _: ShutdownHandle) -> Result<Reply> {
+        self.applications[caller.app].handles_shutdown = true;
+        Ok(Reply::DONE)
+    }
+}
+
+/// What tests look at.
+#[cfg(test)]
+mod seen {
+    use super::{Application, PhysAddr};
+
+    impl Application {
+        pub(crate) fn family(&self) -> Option<PhysAddr> {
+            self.family
+        }
+
+        pub(crate) fn image(&self) -> u64 {
+            self.place.image
         }
     }
 }

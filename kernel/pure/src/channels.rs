@@ -67,10 +67,10 @@ impl<'m, M: Machine> Kernel<'m, M> {
     /// it likes to wait.
     fn may_interrupt(&mut self, app: AppId, peer: AppId) -> bool {
         let core = self.applications[peer].first_core().unwrap_or(CoreId::FIRST);
-        let is_current = self.cores[core].current == Some(peer);
+        let is_current = self.cores[core].current() == Some(peer);
         let interrupts = is_current && self.context(core, peer).takes_upcalls();
         let now_ns = self.machine.now_ns();
-        !interrupts || self.applications[app].messages.take(now_ns, INTERRUPTION_NS, INTERRUPTIONS_NS)
+        !interrupts || self.applications[app].messages().take(now_ns, INTERRUPTION_NS, INTERRUPTIONS_NS)
     }
 
     /// Who is at the other end of a channel, and the bit by which it knows the channel. Errors: NoChannel.

@@ -1,16 +1,19 @@
 //! What each core does next: weighted fair shares, warnings before a core is taken, and no timer that is
 //! not needed.
 
-use crate::contexts::{Context, State};
+use crate::contexts::Context;
+use crate::devices::Vectors;
 use crate::ids::{AppId, CoreId};
 use crate::kernel::{Kernel, Next};
 use crate::machine::Machine;
-use crate::space::{Space, UserAddr};
+use crate::space::UserAddr;
+use crate::syscalls::{Caller, Reply};
 use crate::wfq::Queue;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::NOBODY;
 use nom_abi::error::Result;
-use nom_abi::upcall::{Events, Registers, Upcall};
+use nom_abi::syscall::arguments::CoreYield;
+use nom_abi::upcall::{Registers, Upcall};
 
 /// How far ahead of its share an application may get while others wait.
 pub(crate) const SLICE_NS: u64 = 2_000_000;
@@ -21,34 +24,28 @@ pub(crate) const FLAGS_INITIAL: u64 = 0x202;
 /// Flags that an application may set itself: the arithmetic ones, direction, overflow, alignment check, ID.
 const FLAGS_OWN: u64 = 0x24_0cd5;
 
-/// Interrupt vectors bound to devices, from `FIRST_DEVICE_VECTOR` on.
-#[derive(Clone, Debug)]
-pub(crate) struct Vectors(pub [Option<Binding>; crate::devices::VECTORS]);
-
 /// One core.
 #[derive(Clone, Debug, Default)]
 pub struct Core {
     /// Those that hold it.
     pub(crate) queue: Queue,
     /// The application whose registers are at the border.
-    pub(crate) current: Option<AppId>,
+    current: Option<AppId>,
     /// The application whose vector state is in the processor.
-    pub(crate) loaded: Option<AppId>,
+    loaded: Option<AppId>,
     /// Time-stamp counter up to which time is accounted for.
-    pub(crate) accounted: u64,
+    accounted: u64,
     /// Board time at which the current application, having been warned, loses the core.
-    pub(crate) revoke_at_ns: Option<u64>,
+    revoke_at_ns: Option<u64>,
     /// Whether the current application said that others may go first.
-    pub(crate) yielded: bool,
+    yielded: bool,
     /// Whether something happened because of which the core may have to do something else. Most entries into
     /// the kernel are system calls that change nothing here, and go back at once.
-    pub(crate) disturbed: bool,
+    disturbed: bool,
     /// What the timer is armed for.
-    pub(crate) armed_ns: Option<u64>,
+    armed_ns: Option<u64>,
     /// Which of its vectors are whose.
     pub(crate) vectors: Vectors,
-    /// Whether any of them may be deferred.
-    pub(crate) defers: bool,
 }
 
 /// Registers of a context that begins there, with one argument.
@@ -61,42 +58,35 @@ impl Core {
     fn goes_on(&mut self) -> bool {
         !core::mem::take(&mut self.disturbed) && self.current.is_some()
     }
-}
 
-impl Default for Vectors {
-    fn default() -> Vectors {
-        Vectors([None; crate::devices::VECTORS])
+    /// The application whose registers are at the border.
+    #[inline(always)]
+    pub(crate) fn current(&self) -> Option<AppId> {
+        self.current
     }
-}
 
-/// Whom a vector belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Binding {
-    /// Device, by its index on the board.
-    pub(crate) device: u8,
-    /// Bit that the owner named.
-    pub(crate) bit: u8,
-    /// Entry of the device's MSI-X table.
-    pub(crate) entry: u16,
-    /// Whether its owner wants it masked.
-    pub(crate) masked: bool,
-    /// Whether it is masked until its owner, who was told, has its turn.
-    pub(crate) deferred: bool,
-}
+    /// Has an application hold it no longer.
+    pub(crate) fn end(&mut self, app: AppId) {
+        self.queue.remove(app);
+        self.current = self.current.filter(|current| *current != app);
+        self.loaded = self.loaded.filter(|loaded| *loaded != app);
+    }
 
-impl Binding {
-    /// Whether it is that of an entry of a device.
-    pub(crate) fn is_of(&self, device: usize, entry: u64) -> bool {
-        usize::from(self.device) == device && u64::from(self.entry) == entry
+    /// Has nobody's registers at the border any more; returns whose they were.
+    #[inline(always)]
+    pub(crate) fn park(&mut self) -> Option<AppId> {
+        self.current.take()
+    }
+
+    /// Has an application's registers and vector state; returns whose vector state it had before.
+    #[inline(always)]
+    pub(crate) fn unpark(&mut self, app: AppId) -> Option<AppId> {
+        self.current = Some(app);
+        self.loaded.replace(app)
     }
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// The context of an application on a core.
-    pub(crate) fn context(&mut self, core: CoreId, app: AppId) -> &mut Context {
-        &mut self.contexts[core.index() * self.applications.len() + app.index()]
-    }
-
     /// Decides what `core` does now. `registers` are those at the border, and are replaced if another
     /// context runs.
     pub fn next(&mut self, core: CoreId, registers: &mut Registers, after_syscall: bool) -> Next {
@@ -169,20 +159,9 @@ impl<M: Machine> Kernel<'_, M> {
         self.usage[app].cycles.fetch_add(cycles, Relaxed);
     }
 
-    fn wake_expired(&mut self, core: CoreId) {
-        let now = self.machine.now_ns();
-        for app in self.all_applications() {
-            if let State::Waiting { deadline_ns, .. } = self.context(core, app).state
-                && deadline_ns <= now
-            {
-                self.wake(core, app);
-            }
-        }
-    }
-
     /// Who runs: the current application until its turn is over and its warning has expired.
     fn choose(&mut self, core: CoreId) -> Option<AppId> {
-        let current = self.cores[core].current.filter(|app| self.context(core, *app).state == State::Ready);
+        let current = self.cores[core].current.filter(|app| self.context(core, *app).is_ready());
         let Some(current) = current else {
             self.clear_warning(core);
             return self.cores[core].queue.pick();
@@ -208,9 +187,7 @@ impl<M: Machine> Kernel<'_, M> {
             Some(deadline) if now < deadline => Some(current),
             None if listens => {
                 self.cores[core].revoke_at_ns = Some(now + GRACE_NS);
-                let context = self.context(core, current);
-                context.events.revoke_deadline_ns = now + GRACE_NS;
-                context.post(Upcall::CoreRevoking);
+                self.context(core, current).warn(now + GRACE_NS);
                 Some(current)
             }
             _ => {
@@ -226,38 +203,7 @@ impl<M: Machine> Kernel<'_, M> {
         if self.cores[core].revoke_at_ns.take().is_some()
             && let Some(current) = self.cores[core].current
         {
-            let events = &mut self.context(core, current).events;
-            events.pending &= !Upcall::CoreRevoking.mask();
-            events.revoke_deadline_ns = 0;
-        }
-    }
-
-    /// Puts the registers at the border back into the context that they belong to.
-    pub(crate) fn park_current(&mut self, core: CoreId, registers: &Registers) {
-        if let Some(app) = self.cores[core].current.take() {
-            self.context(core, app).registers = *registers;
-        }
-    }
-
-    /// Makes a context the core's current one.
-    fn unpark(&mut self, core: CoreId, app: AppId, registers: &mut Registers) {
-        let context = self.context(core, app);
-        *registers = context.registers;
-        let (state, reflection, space) = (context.state_frame, context.reflection, context.space);
-        if self.cores[core].loaded != Some(app) {
-            if let Some(other) = self.cores[core].loaded {
-                let frame = self.context(core, other).state_frame;
-                self.machine.save_state(frame);
-            }
-            self.machine.load_state(state);
-            self.machine.reflect(reflection);
-        }
-        let this = &mut self.cores[core];
-        this.loaded = Some(app);
-        this.current = Some(app);
-        self.machine.load_space(space.map(Space::root));
-        if self.cores[core].defers {
-            self.undefer_vectors(core, app);
+            self.context(core, current).unwarn();
         }
     }
 
@@ -269,13 +215,10 @@ impl<M: Machine> Kernel<'_, M> {
             let turn_ns = self.machine.span_ns(left).saturating_add(1);
             Some(self.cores[core].revoke_at_ns.unwrap_or(now.saturating_add(turn_ns)))
         });
-        let timer = self.cores[core].current.and_then(|current| self.context(core, current).timer_ns);
+        let timer = self.cores[core].current.and_then(|current| self.context(core, current).timer_ns());
         let first = core.index() * self.applications.len();
         let contexts = &self.contexts[first..first + self.applications.len()];
-        let waits = contexts.iter().filter_map(|context| match context.state {
-            State::Waiting { deadline_ns, .. } => Some(deadline_ns),
-            _ => None,
-        });
+        let waits = contexts.iter().filter_map(Context::wakes_at_ns);
         let platform = (core == CoreId::FIRST).then(|| self.devices.deadline_ns());
         let all = waits.chain(turn).chain(timer).chain(platform);
         let deadline = all.min().filter(|deadline| *deadline != u64::MAX);
@@ -300,27 +243,10 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Makes a sleeping context ready and gives it its events; one that does not sleep is told by upcall.
-    pub(crate) fn wake(&mut self, core: CoreId, app: AppId) {
-        let is_current = self.cores[core].current == Some(app);
-        let context = self.context(core, app);
-        match context.state {
-            State::Absent => {}
-            // Where another one runs, this one is told when it has its turn: nobody is interrupted for it.
-            State::Ready if !is_current || context.upcalls_wait => {}
-            State::Ready => self.disturb(core),
-            State::Waiting { events: address, .. } => {
-                let events = context.take_events();
-                context.state = State::Ready;
-                // A pointer that was good when the call was made may have been unmapped since.
-                let result = self.write_events(core, app, address, &events).map(|()| events.pending);
-                let context = self.context(core, app);
-                (context.registers.rax, context.registers.rdx) = nom_abi::error::encode(result);
-                self.account(core);
-                self.cores[core].queue.wake(app);
-                self.disturb(core);
-            }
-        }
+    pub(crate) fn core_yield(&mut self, Caller { core, .. }: Caller<'_>, _: CoreYield) -> Result<Reply> {
+        self.cores[core].yielded = true;
+        self.disturb(core);
+        Ok(Reply::DONE)
     }
 
     /// Makes a core decide anew: when it next leaves the kernel, and that soon.
@@ -329,20 +255,18 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.kick(core);
     }
 
-    pub(crate) fn write_events(
-        &mut self,
-        core: CoreId,
-        app: AppId,
-        at: UserAddr,
-        events: &Events,
-    ) -> Result<()> {
-        use zerocopy::IntoBytes;
-        let space = self.space_of(core, app)?;
-        space.write_user(&mut self.machine, at, events.as_bytes())
-    }
-
     /// Cleans flags that an application gave.
     pub(crate) fn user_flags(flags: u64) -> u64 {
         flags & FLAGS_OWN | FLAGS_INITIAL
+    }
+}
+
+/// What tests look at and change.
+#[cfg(test)]
+mod seen {
+    impl super::Core {
+        pub(crate) fn disturbed(&mut self) -> &mut bool {
+            &mut self.disturbed
+        }
     }
 }

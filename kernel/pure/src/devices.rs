@@ -1,7 +1,5 @@
 //! Devices and their owners: registers, interrupts and DMA go to one application, and come back whole.
 
-use crate::contexts::State;
-use crate::cores::Binding;
 use crate::frames::Owner;
 use crate::hotplug::Event;
 use crate::ids::{AppId, CoreId};
@@ -31,8 +29,49 @@ const RANGES_MAX: usize = 8;
 /// Most blocked accesses that are looked at at a time, and the pause after that many, in nanoseconds.
 const FAULTS_AT_A_TIME: usize = 64;
 const FAULTS_PAUSE_NS: u64 = 10_000_000;
-/// Blocked accesses after which the devices of an application are silenced, and it is given no other.
-pub const FAULTS_MAX: u32 = 64;
+
+/// Interrupt vectors of a core that are bound to devices, from `FIRST_DEVICE_VECTOR` on.
+#[derive(Clone, Debug)]
+pub(crate) struct Vectors {
+    bound: [Option<Binding>; VECTORS],
+    /// Whether any of them may be deferred.
+    defers: bool,
+}
+
+impl Vectors {
+    /// Whether any of them may be deferred until its owner has its turn.
+    pub(crate) fn defers(&self) -> bool {
+        self.defers
+    }
+}
+
+impl Default for Vectors {
+    fn default() -> Vectors {
+        Vectors { bound: [None; VECTORS], defers: false }
+    }
+}
+
+/// Whom a vector belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Binding {
+    /// Device, by its index on the board.
+    device: u8,
+    /// Bit that the owner named.
+    bit: u8,
+    /// Entry of the device's MSI-X table.
+    entry: u16,
+    /// Whether its owner wants it masked.
+    masked: bool,
+    /// Whether it is masked until its owner, who was told, has its turn.
+    deferred: bool,
+}
+
+impl Binding {
+    /// Whether it is that of an entry of a device.
+    fn is_of(&self, device: usize, entry: u64) -> bool {
+        usize::from(self.device) == device && u64::from(self.entry) == entry
+    }
+}
 
 /// A range of user addresses where registers were mapped: start, length, and first frame of the registers.
 type RegisterRange = (u64, u64, Frame);
@@ -129,8 +168,7 @@ impl<M: Machine> Kernel<'_, M> {
                 && (selector.device == 0xffff || selector.device == id)
                 && (selector.class == 0xff_ffff || selector.class == class)
         });
-        let is_bad = self.applications[app].blocked >= FAULTS_MAX;
-        if !permitted || is_bad || self.devices.owner(index).is_some() {
+        if !permitted || self.applications[app].is_bad() || self.devices.owner(index).is_some() {
             return Err(Error::NotPermitted);
         }
         if let Some(why) = self.hindrance(app, index) {
@@ -227,7 +265,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// Unbinds a device's interrupts from the first core that has any. Returns whether one had.
     fn unbind_some(&mut self, index: usize) -> bool {
         let is_its = |binding: &Binding| usize::from(binding.device) == index;
-        let has = |core: &CoreId| self.cores[*core].vectors.0.iter().flatten().any(is_its);
+        let has = |core: &CoreId| self.cores[*core].vectors.bound.iter().flatten().any(is_its);
         let first = self.all_cores().find(has);
         self.unbind_vectors(first.into_iter(), |binding| is_its(binding));
         first.is_some()
@@ -285,7 +323,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn unbind_vectors(&mut self, cores: impl Iterator<Item = CoreId>, which: impl Fn(&mut Binding) -> bool) {
         for (core, slot) in cores.flat_map(|core| (0..VECTORS).map(move |slot| (core, slot))) {
-            if let Some(binding) = self.cores[core].vectors.0[slot].take_if(&which) {
+            if let Some(binding) = self.cores[core].vectors.bound[slot].take_if(&which) {
                 let Devices { pci, iommu, .. } = &mut self.devices;
                 pci.mask_vector(&mut self.machine, binding.device.into(), binding.entry, true);
                 iommu.unbind(&mut self.machine, place_of(core, slot));
@@ -296,7 +334,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// Takes a range of registers out of the owner's address space, as far as they still are in it.
     fn unmap_registers(&mut self, index: usize, app: AppId) {
         let Some(range) = self.devices.holdings[index].ranges.pop() else { return };
-        let Some(space) = self.applications[app].space else { return };
+        let Ok(space) = self.applications[app].space() else { return };
         visit(&mut self.machine, space, range, |machine, entry| machine.write(entry, Entry::EMPTY.0));
         self.for_spaces_in_use(app, M::flush_space);
     }
@@ -317,7 +355,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Error::NoSuchRegion);
         }
         let frame = PhysAddr::new(physical).frame();
-        let space = self.applications[app].space.ok_or(Error::WrongState)?;
+        let space = self.applications[app].space()?;
         let holding = self.devices.holdings[index];
         let place = usize::from(holding.looked);
         // A place is free again when nothing of its range is mapped any more. One is looked at in a call.
@@ -366,7 +404,7 @@ impl<M: Machine> Kernel<'_, M> {
         let binding =
             Binding { device: index as u8, bit: bit as u8, entry: entry as u16, ..Binding::default() };
         let same = |slot: &Option<Binding>| slot.is_some_and(|bound| bound.is_of(index, entry));
-        let slots = &self.cores[core].vectors.0;
+        let slots = &self.cores[core].vectors.bound;
         let free = slots.iter().position(same).or_else(|| slots.iter().position(Option::is_none));
         let slot = free.ok_or(Error::NoSuchInterrupt)?;
         self.unbind_vectors(self.all_cores(), |other| same(&Some(*other)));
@@ -374,7 +412,7 @@ impl<M: Machine> Kernel<'_, M> {
         let sender = Sender { place: place_of(core, slot), source: function.address };
         let message = what.and_then(|what| self.devices.iommu.bind(&mut self.machine, sender, what));
         let message = message.ok_or(Error::NoSuchInterrupt)?;
-        self.cores[core].vectors.0[slot] = Some(binding);
+        self.cores[core].vectors.bound[slot] = Some(binding);
         function.bind(&mut self.machine, binding.entry, message);
         Ok(Reply::DONE)
     }
@@ -385,7 +423,7 @@ impl<M: Machine> Kernel<'_, M> {
         if masked > 1 {
             return Err(Error::InvalidArgument);
         }
-        let mut bound = self.cores.iter_mut().flat_map(|core| &mut core.vectors.0).flatten();
+        let mut bound = self.cores.iter_mut().flat_map(|core| &mut core.vectors.bound).flatten();
         let bound = bound.find(|it| it.is_of(index, entry)).ok_or(Error::NoSuchInterrupt)?;
         bound.masked = masked == 1;
         // An owner's other core does not have others interrupted for it before its turn.
@@ -402,13 +440,13 @@ impl<M: Machine> Kernel<'_, M> {
             return self.poll_platform(core);
         }
         let slot = usize::from(vector.wrapping_sub(FIRST_DEVICE_VECTOR));
-        let Some(binding) = self.cores[core].vectors.0.get(slot).copied().flatten() else { return };
+        let Some(binding) = self.cores[core].vectors.bound.get(slot).copied().flatten() else { return };
         if let Some(owner) = self.devices.owner(binding.device.into()) {
-            let hits_another = self.cores[core].current.is_some_and(|current| current != owner);
-            if hits_another && self.context(core, owner).state == State::Ready {
+            let hits_another = self.cores[core].current().is_some_and(|current| current != owner);
+            if hits_another && self.context(core, owner).is_ready() {
                 self.account(core);
-                let this = &mut self.cores[core];
-                (this.defers, this.vectors.0[slot]) = (true, Some(Binding { deferred: true, ..binding }));
+                let vectors = &mut self.cores[core].vectors;
+                (vectors.defers, vectors.bound[slot]) = (true, Some(Binding { deferred: true, ..binding }));
                 self.devices.pci.mask_vector(&mut self.machine, binding.device.into(), binding.entry, true);
                 self.account_to(core, owner);
             }
@@ -420,9 +458,9 @@ impl<M: Machine> Kernel<'_, M> {
     #[cold]
     pub(crate) fn undefer_vectors(&mut self, core: CoreId, app: AppId) {
         let Devices { pci, holdings, .. } = &mut self.devices;
-        let this = &mut self.cores[core];
+        let this = &mut self.cores[core].vectors;
         this.defers = false;
-        for binding in this.vectors.0.iter_mut().flatten().filter(|binding| binding.deferred) {
+        for binding in this.bound.iter_mut().flatten().filter(|binding| binding.deferred) {
             let device = usize::from(binding.device);
             binding.deferred = holdings[device].owner != Some(app);
             this.defers |= binding.deferred;
@@ -508,9 +546,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let owner = self.devices.owner(index)?;
         self.tell(owner, Upcall::DmaBlocked, |events| events.fault_address = fault.address);
-        let blocked = &mut self.applications[owner].blocked;
-        *blocked += 1;
-        if *blocked >= FAULTS_MAX {
+        if self.applications[owner].blame() {
             self.devices.pci.silence(&mut self.machine, index);
             self.tell(owner, Upcall::DeviceLeft, |_| {});
         }
@@ -541,3 +577,13 @@ fn each(bits: u64, f: impl FnMut(usize)) {
 
 #[cfg(test)]
 mod tests;
+
+/// What tests look at.
+#[cfg(test)]
+mod seen {
+    impl super::Vectors {
+        pub(crate) fn count(&self) -> usize {
+            self.bound.iter().flatten().count()
+        }
+    }
+}

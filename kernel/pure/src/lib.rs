@@ -9,7 +9,6 @@
 pub mod acpi;
 pub mod applications;
 pub mod bars;
-mod build;
 pub mod bundle;
 pub mod calendar;
 mod channels;
@@ -18,10 +17,8 @@ pub mod console;
 pub mod contexts;
 pub mod cores;
 pub mod devices;
-pub mod events;
 #[cfg(test)]
 mod fakes;
-mod family;
 pub mod frames;
 pub mod hazards;
 pub mod hotplug;
@@ -38,8 +35,6 @@ pub mod paging;
 pub mod pci;
 mod physical;
 mod publish;
-mod reflection;
-mod report;
 pub mod space;
 pub mod symbols;
 mod syscalls;

@@ -152,27 +152,22 @@ impl Function {
         (vector < self.msix.count && base != 0).then_some(base + offset + u64::from(vector) * ENTRY_BYTES)
     }
 
-    /// Makes a function that uses interrupt `number` signal it by `message`: by MSI-X, else by MSI, which
+    /// Makes a function that uses interrupt `number` signal it by a message: by MSI-X, else by MSI, which
     /// must have a single message. Returns false if it has neither.
-    pub(crate) fn signal_by<R: Registers>(
-        &self,
-        config: &mut Config<R>,
-        number: u16,
-        message: Message,
-    ) -> bool {
+    pub(crate) fn signal_by(&self, config: &mut Config<impl Registers>, number: u16, by: Message) -> bool {
         if self.msix.count != 0 {
             self.enable_msix(config);
-            return self.bind(config.registers, number, message);
+            return self.bind(config.registers, number, by);
         }
         let Some(at) = config.find_capability(capability::MSI, 0) else { return false };
         const ENABLE_ONE: u16 = 1;
         const IS_WIDE: u16 = 1 << 7;
         let is_wide = config.read16(at + 2) & IS_WIDE != 0;
-        config.write32(at + 4, message.address as u32);
+        config.write32(at + 4, by.address as u32);
         if is_wide {
-            config.write32(at + 8, (message.address >> 32) as u32);
+            config.write32(at + 8, (by.address >> 32) as u32);
         }
-        config.write16(at + if is_wide { 12 } else { 8 }, message.data as u16);
+        config.write16(at + if is_wide { 12 } else { 8 }, by.data as u16);
         config.write16(at + 2, ENABLE_ONE);
         true
     }

@@ -39,14 +39,6 @@ impl PhysAddr {
     }
 }
 
-impl Add<u64> for PhysAddr {
-    type Output = PhysAddr;
-    #[inline(always)]
-    fn add(self, bytes: u64) -> PhysAddr {
-        PhysAddr(self.0 + bytes)
-    }
-}
-
 /// A frame: 4 KiB of memory, or of what lies where memory could. How many there are is a plain number:
 ///
 /// ```compile_fail,E0308
@@ -71,10 +63,17 @@ impl Frame {
     }
 }
 
-impl Add<u64> for Frame {
-    type Output = Frame;
-    #[inline(always)]
-    fn add(self, frames: u64) -> Frame {
-        Frame(self.0 + frames)
-    }
+/// Lets so many bytes, or frames, be added.
+macro_rules! add_to {
+    ($($name:ident)+) => { $(
+        impl Add<u64> for $name {
+            type Output = $name;
+            #[inline(always)]
+            fn add(self, count: u64) -> $name {
+                $name(self.0 + count)
+            }
+        }
+    )+ };
 }
+
+add_to! { PhysAddr Frame }

@@ -66,7 +66,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// After an application began or ended to hold a core.
     pub(crate) fn publish_cores(&mut self, app: AppId) {
-        let held = self.applications[app].cores;
+        let held = self.applications[app].cores();
         self.usage[app].cores.store(held.count_ones(), Relaxed);
         for (core, entry) in self.all_cores().zip(&self.board.cores) {
             let others = entry.holders.load(Relaxed) & !app.bit();

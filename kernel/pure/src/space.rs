@@ -13,13 +13,13 @@ mod user;
 use crate::frames::Frames;
 use crate::machine::{Frame, PhysAddr, PhysicalMemory};
 use crate::means::Means;
-use crate::paging::{Caching, ENTRIES, Entry, FRAMES_END, Meaning, ROOT_LEVEL, leaf_size};
+use crate::paging::{Caching, ENTRIES, Entry, FRAMES_END, Meaning, Privilege, ROOT_LEVEL, leaf_size};
 use core::ops::Range;
 use nom_abi::error::Result;
 use nom_abi::layout::{APPLICATION_END, USER_END, USER_START};
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::{Error, PageSize, Protection};
-pub(crate) use tables::{Part, entry_address};
+pub(crate) use tables::{Part, entry_address, visit};
 pub use user::UserAddr;
 
 /// Most pages that one call concerns, so that it does not keep others waiting.
@@ -165,7 +165,9 @@ impl Space {
     /// than [`PAGES_MAX`] pages), NotMapped (a page is not mapped, or only a part of it is in the range).
     pub fn protect(self, memory: &mut impl PhysicalMemory, range: Range<u64>, to: Protection) -> Result<()> {
         tables::check_mapped(memory, Part::of_space(self.root, &range), 0)?;
-        tables::protect(memory, Part::of_space(self.root, &range), to);
+        self.visit(memory, range, |memory, entry, leaf| {
+            memory.write(entry, Entry::leaf(leaf.frame, leaf.size, to, leaf.caching, Privilege::User).0);
+        });
         Ok(())
     }
 

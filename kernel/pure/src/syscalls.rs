@@ -1,13 +1,12 @@
 //! System calls: one line each, then what memory and cores need.
 
+use crate::applications::report::REPORT_BYTES;
 use crate::contexts::Grant;
-use crate::cores::beginning;
 use crate::frames::{BLOCK_FRAMES, Colour, Owner, Pages, Search};
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::{Frame, Level, Machine};
 use crate::paging::Caching;
-use crate::report::REPORT_BYTES;
 use crate::space::{Bounds, Mapping, PAGES_MAX, UserAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::ApplicationState;
@@ -26,8 +25,6 @@ const ZEROED_AT_ONCE: u64 = 16;
 const LOOKS_AT_ONCE: u64 = 4 * BLOCK_FRAMES;
 /// Bytes of the instruction `syscall`.
 const SYSCALL_BYTES: u64 = 2;
-/// Status of an application that its manager ended: as a shell shows SIGKILL.
-const KILLED_STATUS: u8 = 137;
 
 /// Who makes a system call.
 pub(crate) struct Caller<'a> {
@@ -71,16 +68,16 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     /// Carries out the system call in `registers`. Returns whether they are still those of the call, so that
     /// its answer goes back the fast way.
     pub fn syscall(&mut self, core: CoreId, registers: &mut Registers) -> bool {
-        let Some(app) = self.cores[core].current else {
+        let Some(app) = self.cores[core].current() else {
             return false; // It ended on another core while this one was on its way here.
         };
         let arguments =
             [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
         let number = registers.rax;
         let handler = Self::HANDLERS.get(number as usize).ok_or(Error::UnknownSyscall);
-        let reply = handler.and_then(|handle| match self.applications[app].calls & 1 << number {
-            0 => self.refuse(app, number),
-            _ => handle(self, Caller { core, app, registers }, arguments),
+        let reply = handler.and_then(|handle| match self.applications[app].may_call(number) {
+            true => handle(self, Caller { core, app, registers }, arguments),
+            false => self.refuse(app, number),
         });
         let result = match reply {
             Ok(Reply::Elsewhere) => return false,
@@ -134,7 +131,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
     }
 
     fn memory_grant(&mut self, Caller { core, app, .. }: Caller<'_>, asked: MemoryGrant) -> Result<Reply> {
-        if let Some(grant) = self.context(core, app).unfinished.take() {
+        if let Some(grant) = self.context(core, app).unfinished().take() {
             let reply = self.go_on_granting(core, app, grant);
             if reply != Ok(Reply::Unfinished) {
                 self.disturb(core); // It can be told again what came meanwhile.
@@ -158,7 +155,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
                 return Err(Error::OverMemoryCap);
             }
             if grant.search.wanted() > self.frames.free() && self.take_back() {
-                self.context(core, app).unfinished = Some(grant);
+                *self.context(core, app).unfinished() = Some(grant);
                 return Ok(Reply::Unfinished);
             }
             grant.frame = self.frames.allocate_piece(program, &mut grant.search, LOOKS_AT_ONCE)?;
@@ -171,7 +168,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         }
         let is_done = grant.zeroed == grant.search.wanted();
         let Some(frame) = grant.frame.filter(|_| is_done) else {
-            self.context(core, app).unfinished = Some(grant);
+            *self.context(core, app).unfinished() = Some(grant);
             return Ok(Reply::Unfinished);
         };
         let pages = Pages { frame, size, count };
@@ -256,73 +253,6 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         Ok(Reply::DONE)
     }
 
-    fn core_acquire(&mut self, Caller { app, .. }: Caller<'_>, asked: CoreAcquire) -> Result<Reply> {
-        let CoreAcquire { entry, stack_top, argument, hint } = asked;
-        let (entry, stack_top) = (UserAddr::code(entry)?, UserAddr::stack(stack_top)?);
-        let held = self.applications[app].cores;
-        let all = u64::MAX >> (64 - self.cores.len());
-        if held.count_ones() >= self.record(app).cores_max || held == all {
-            return Err(Error::NoCore);
-        }
-        let hinted = CoreId::in_set(hint, all & !held);
-        let free = hinted.filter(|core| self.board.cores[*core].holders.load(Relaxed) == 0);
-        let core = free.or_else(|| self.least_loaded(all & !held)).ok_or(Error::NoCore)?;
-        self.begin_context(core, app, beginning(entry, stack_top, argument))?;
-        self.publish_memory(app);
-        Ok(Reply::Value(core.index() as u64))
-    }
-
-    fn core_release(&mut self, Caller { core, app, .. }: Caller<'_>, _: CoreRelease) -> Result<Reply> {
-        if self.applications[app].cores.count_ones() == 1 {
-            return Err(Error::LastCore);
-        }
-        let untold = self.context(core, app).take_events();
-        self.unbind_core(core, app);
-        self.end_context(core, app);
-        self.publish_memory(app);
-        self.pass_on(app, &untold);
-        Ok(Reply::Elsewhere)
-    }
-
-    /// The application with this number, if `manager` may start and end it. Errors: NoApplication,
-    /// NotPermitted.
-    fn managed(&self, manager: AppId, app: u64) -> Result<AppId> {
-        if app >= self.applications.len() as u64 {
-            return Err(Error::NoApplication);
-        }
-        AppId::in_set(app, self.record(manager).manages).ok_or(Error::NotPermitted)
-    }
-
-    fn application_start(&mut self, caller: Caller<'_>, asked: ApplicationStart) -> Result<Reply> {
-        let app = self.managed(caller.app, asked.application)?;
-        let begins = self.applications[app].space.is_none();
-        if self.take_back() || begins && !self.may_start(caller.app) {
-            return Ok(Reply::Unfinished);
-        }
-        let is_running = self.go_on_starting(app, Some(caller.app))?;
-        Ok(if is_running { Reply::DONE } else { Reply::Unfinished })
-    }
-
-    fn application_kill(&mut self, caller: Caller<'_>, asked: ApplicationKill) -> Result<Reply> {
-        let app = self.managed(caller.app, asked.application)?;
-        if self.applications[app].cores == 0 {
-            return Err(Error::WrongState);
-        }
-        self.end_application(app, ApplicationState::Faulted, KILLED_STATUS);
-        Ok(if app == caller.app { Reply::Elsewhere } else { Reply::DONE })
-    }
-
-    fn core_yield(&mut self, Caller { core, .. }: Caller<'_>, _: CoreYield) -> Result<Reply> {
-        self.cores[core].yielded = true;
-        self.disturb(core);
-        Ok(Reply::DONE)
-    }
-
-    fn shutdown_handle(&mut self, Caller { app, .. }: Caller<'_>, _: ShutdownHandle) -> Result<Reply> {
-        self.applications[app].handles_shutdown = true;
-        Ok(Reply::DONE)
-    }
-
     fn segment_base(&mut self, _: Caller<'_>, asked: SegmentBase) -> Result<Reply> {
         let SegmentBase { segment, address } = asked;
         if address >= nom_abi::layout::USER_END {
@@ -330,13 +260,6 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         }
         let segment = Segment::from_number(segment).ok_or(Error::InvalidArgument)?;
         self.machine.set_segment_base(segment, address);
-        Ok(Reply::DONE)
-    }
-
-    fn core_timer(&mut self, Caller { core, app, .. }: Caller<'_>, asked: CoreTimer) -> Result<Reply> {
-        let deadline_ns = asked.deadline_ns;
-        self.context(core, app).timer_ns = (deadline_ns != u64::MAX).then_some(deadline_ns);
-        self.arm_timer(core);
         Ok(Reply::DONE)
     }
 }

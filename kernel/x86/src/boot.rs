@@ -7,7 +7,7 @@ use crate::memory::Physical;
 use crate::platform::Platform;
 use crate::serial::log;
 use crate::smp::{CORES_STARTED, STACK_TOPS, TRAMPOLINE};
-use crate::start_info::StartInfo;
+use crate::start_info::{Region, StartInfo};
 use crate::{
     apic, backtrace, clock, control, cpu, entry, power, serial, shootdown, smp, tables, vector_state,
 };
@@ -98,11 +98,8 @@ impl Boot {
         let start = mapping::image_end();
         let length = self.memory.read(start + 8) >> 32;
         let is_bundle = self.memory.read(start) == nom_abi::image::MAGIC;
-        let region = self
-            .info
-            .regions
-            .iter()
-            .find(|region| region.usable && (region.start..region.end).contains(&start.word()));
+        let has_it = |region: &&Region| region.usable && (region.start..region.end).contains(&start.word());
+        let region = self.info.regions.iter().find(has_it);
         let end = region.map_or(0, |region| region.end.min(1 << 30));
         assert!(
             is_bundle && start.word() + length <= end,
@@ -141,9 +138,7 @@ impl Boot {
 
     /// Reads what firmware says about processors, PCI and remapping units.
     pub fn read_firmware_tables(&mut self) {
-        if self.info.rsdp != 0 {
-            self.firmware = Tables::read(&self.memory, self.info.rsdp, self.info.low_end());
-        }
+        self.firmware = Tables::read(&self.memory, self.info.rsdp, self.info.low_end());
     }
 
     /// Calibrates the time-stamp counter, then the local APIC's timer.

@@ -11,7 +11,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use nom_abi::board::{DmaProtection, Hazards};
-use nom_kernel_pure::events::{Fault, PAGE_FAULT};
+use nom_kernel_pure::contexts::events::{Fault, PAGE_FAULT};
 use nom_kernel_pure::kernel::{Kernel, Next, PLATFORM_VECTOR};
 use nom_kernel_pure::machine::{Level, Machine};
 

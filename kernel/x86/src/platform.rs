@@ -14,6 +14,15 @@ pub type Platform = Physical;
 /// State of the generator behind [`Machine::random`] where there is no RDRAND.
 static RANDOM: AtomicU64 = AtomicU64::new(1);
 
+/// Methods that do what a function of another module does.
+macro_rules! delegate {
+    ($($name:ident($($argument:ident: $type:ty),+) $to:path;)+) => { $(
+        fn $name(&mut self, $($argument: $type),+) {
+            $to($($argument),+);
+        }
+    )+ };
+}
+
 impl Machine for Platform {
     fn cycles(&self) -> u64 {
         cpu::rdtsc()
@@ -66,35 +75,14 @@ impl Machine for Platform {
         shootdown::ask(root, true);
     }
 
-    fn reset_state(&mut self, frame: Frame) {
-        vector_state::reset(frame);
-    }
-
-    fn save_state(&mut self, frame: Frame) {
-        vector_state::save(frame);
-    }
-
-    fn load_state(&mut self, frame: Frame) {
-        vector_state::load(frame);
-    }
-
-    fn set_segment_base(&mut self, segment: Segment, address: u64) {
-        vector_state::set_segment_base(segment, address);
-    }
-
-    fn reflect(&mut self, reflection: Option<Reflection>) {
-        area::reflect(reflection);
-    }
-
-    fn write_console(&mut self, bytes: &[u8]) {
-        serial::write(bytes);
-    }
-
-    fn log(&mut self, level: Level, text: fmt::Arguments<'_>) {
-        serial::log(level, text);
-    }
-
-    fn control(&mut self, line: fmt::Arguments<'_>) {
-        control::control(line);
+    delegate! {
+        reset_state(frame: Frame) vector_state::reset;
+        save_state(frame: Frame) vector_state::save;
+        load_state(frame: Frame) vector_state::load;
+        set_segment_base(segment: Segment, address: u64) vector_state::set_segment_base;
+        reflect(reflection: Option<Reflection>) area::reflect;
+        write_console(bytes: &[u8]) serial::write;
+        log(level: Level, text: fmt::Arguments<'_>) serial::log;
+        control(line: fmt::Arguments<'_>) control::control;
     }
 }

@@ -26,12 +26,11 @@ pub const OWN_STACK: [(usize, u64); 4] = [(8, 1), (18, 1), (2, 2), (1, 3)];
 
 #[repr(C, packed(4))]
 struct TaskState {
-    reserved: u32,
+    none: u32,
     stack: [u64; 3],
-    reserved_2: u64,
+    none_2: u64,
     interrupt_stack: [u64; 7],
-    reserved_3: u64,
-    reserved_4: u16,
+    none_3: [u16; 5],
     io_bitmap: u16,
 }
 
@@ -62,15 +61,8 @@ struct Gates(UnsafeCell<[Gate; 256]>);
 // SAFETY: written once by the first processor before any other runs.
 unsafe impl Sync for Gates {}
 
-const NO_TASK: TaskState = TaskState {
-    reserved: 0,
-    stack: [0; 3],
-    reserved_2: 0,
-    interrupt_stack: [0; 7],
-    reserved_3: 0,
-    reserved_4: 0,
-    io_bitmap: 0,
-};
+const NO_TASK: TaskState =
+    TaskState { none: 0, stack: [0; 3], none_2: 0, interrupt_stack: [0; 7], none_3: [0; 5], io_bitmap: 0 };
 static TABLES: PerCore =
     PerCore(UnsafeCell::new([const { CoreTables { segments: [0; 7], task_state: NO_TASK } }; CORES_MAX]));
 static GATES: Gates = Gates(UnsafeCell::new([Gate { low: 0, high: 0 }; 256]));

@@ -138,6 +138,8 @@ pub struct Process {
     pub(crate) child_ended: WaitQueue,
     /// Whoever reads signals by a descriptor.
     pub(crate) signal_waiters: Waiters,
+    /// Whoever watches by a descriptor whether it has ended.
+    pub(crate) end_waiters: Waiters,
     /// Whoever waits until it has its own memory, or none: its parent, after a `vfork`.
     pub(crate) released: WaitQueue,
     pub(crate) has_own_memory: Cell<bool>,
@@ -185,6 +187,7 @@ impl Process {
             has_ended: Cell::new(false),
             child_ended: WaitQueue::new(),
             signal_waiters: Waiters::default(),
+            end_waiters: Waiters::default(),
             released: WaitQueue::new(),
             has_own_memory: Cell::new(true),
             stops: Stops::default(),
@@ -220,6 +223,7 @@ impl Process {
             has_ended: Cell::new(false),
             child_ended: WaitQueue::new(),
             signal_waiters: Waiters::default(),
+            end_waiters: Waiters::default(),
             released: WaitQueue::new(),
             alarm: SignalTimer::of_process(),
             timers: RefCell::default(),
@@ -371,6 +375,7 @@ impl Process {
         }
         self.release();
         self.family.ended(self, exit);
+        self.end_waiters.wake();
     }
 
     /// Whether its children stay until it asks for them.

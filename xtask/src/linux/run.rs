@@ -107,14 +107,14 @@ fn here(suite: &Suite<'_>, list: &Path) -> Command {
 fn machine(suite: &Suite<'_>, list: &Path) -> Command {
     let [each, rest @ ..] = &arguments(suite, list);
     let mut command = Command::new(suite.project.root().join("nom"));
-    command.args(["run", "-m", &suite.description.memory, each, "--include"]).arg(list);
+    command.args(["run", "-m", &suite.description.memory, "--include"]).arg(list);
     for path in &suite.description.include {
         command.args(["--include", &suite.place(path)]);
     }
     for (name, value) in suite.environment() {
         command.args(["-e", &format!("{name}={value}")]);
     }
-    command.arg("--").args(rest);
+    command.arg(each).args(rest);
     command
 }
 

@@ -1,6 +1,7 @@
 //! The project's mechanical rules. Each is a function from the sources to what breaks it, with a test of its
 //! own; STYLE.md says what they are for.
 
+mod attacks;
 mod dependencies;
 mod documents;
 mod flags;
@@ -46,6 +47,7 @@ impl fmt::Display for Violation {
 type Rule = fn(&Tree) -> Vec<Violation>;
 
 const RULES: &[Rule] = &[
+    attacks::attacks_name_what_is_there,
     dependencies::arrows_point_down,
     documents::abi_page_is_fresh,
     documents::commands_name_what_is_there,

@@ -30,10 +30,10 @@ of its line written, so that the last line says where a program hangs.
 can make what there is of it in a machine.
 
 Examples:
-  nom strace /bin/ls -- /etc
-  nom strace -e trace=openat,read -o ls.trace /bin/ls -- /etc
-  nom strace -e trace=%network -p 11211:11211 /usr/bin/memcached -- -u nobody
-  nom strace -c /bin/dash -- -c 'echo hello'    how many of each call, and how long they took
+  nom strace /bin/ls /etc
+  nom strace -e trace=openat,read -o ls.trace /bin/ls /etc
+  nom strace -e trace=%network -p 11211:11211 /usr/bin/memcached -u nobody
+  nom strace -c /bin/dash -c 'echo hello'    how many of each call, and how long they took
   nom strace --check /usr/bin/memcached"
 )]
 pub struct Options {
@@ -43,7 +43,7 @@ pub struct Options {
     /// Where the program's files come from.
     #[command(flatten)]
     linux: RootOptions,
-    /// Arguments of the program.
+    /// Arguments of the program: all words behind it, with `--` or without.
     #[arg(last = true)]
     arguments: Vec<String>,
     /// Which calls: `trace=` and names with commas between them, or %file, %desc, %process, %signal,

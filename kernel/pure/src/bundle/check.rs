@@ -130,19 +130,14 @@ fn segment_fields(part: Part, segment: &SegmentRecord) -> Result<Protection, Bun
     })
 }
 
-fn segment_contents(
-    view: BundleView<'_>,
-    part: Part,
-    segment: &SegmentRecord,
-    protection: Protection,
-) -> Check {
-    let bytes = u64::from(segment.file_bytes);
-    part.require(bytes <= segment.memory_bytes, "file_bytes", "at most memory_bytes")?;
-    let page_aligned = u64::from(segment.file_offset).is_multiple_of(FRAME_BYTES);
+fn segment_contents(view: BundleView<'_>, part: Part, of: &SegmentRecord, protection: Protection) -> Check {
+    let bytes = u64::from(of.file_bytes);
+    part.require(bytes <= of.memory_bytes, "file_bytes", "at most memory_bytes")?;
+    let page_aligned = u64::from(of.file_offset).is_multiple_of(FRAME_BYTES);
     part.require(page_aligned, "file_offset", "a multiple of 4096")?;
     // What is mapped in place must not show a neighbour's bytes.
     let mapped = if protection.writable() { bytes } else { bytes.next_multiple_of(FRAME_BYTES) };
-    let contents = view.slice(segment.file_offset, mapped as usize);
+    let contents = view.slice(of.file_offset, mapped as usize);
     part.require(contents.is_some(), "file_bytes", "contents inside the bundle")?;
     let padding = contents.unwrap_or_default().iter().skip(bytes as usize);
     part.require(padding.copied().all(|byte| byte == 0), "file_bytes", "zeros to the end of the page")

@@ -25,35 +25,33 @@ impl Owner {
     /// Number of owners that there can be.
     pub(super) const COUNT: usize = Self::CHANNELS + CHANNELS_MAX;
 
-    const GRANTS: usize = 3;
-    const PROGRAMS: usize = Self::GRANTS + APPLICATIONS_MAX;
-    const TABLES: usize = Self::PROGRAMS + APPLICATIONS_MAX;
-    const DMA: usize = Self::TABLES + APPLICATIONS_MAX;
-    const CHANNELS: usize = Self::DMA + APPLICATIONS_MAX;
+    /// The first of those that are an application's: each has four, for four kinds of frames.
+    const APPLICATIONS: usize = 3;
+    const CHANNELS: usize = Self::APPLICATIONS + 4 * APPLICATIONS_MAX;
 
-    const fn of(app: AppId, first: usize) -> Owner {
+    const fn of(app: AppId, kind: usize) -> Owner {
         assert!(app.index() < APPLICATIONS_MAX, "no application has that index");
-        Owner((first + app.index()) as u16)
+        Owner((Self::APPLICATIONS + kind * APPLICATIONS_MAX + app.index()) as u16)
     }
 
     /// What application `app` was granted: it may map and release these frames.
     pub const fn grants(app: AppId) -> Owner {
-        Owner::of(app, Self::GRANTS)
+        Owner::of(app, 0)
     }
 
     /// What application `app` runs from but cannot name: its image's copies, first stack and start page.
     pub const fn program(app: AppId) -> Owner {
-        Owner::of(app, Self::PROGRAMS)
+        Owner::of(app, 1)
     }
 
     /// The page tables of application `app`.
     pub const fn tables(app: AppId) -> Owner {
-        Owner::of(app, Self::TABLES)
+        Owner::of(app, 2)
     }
 
     /// The tables by which the devices of application `app` reach its grants.
     pub const fn dma(app: AppId) -> Owner {
-        Owner::of(app, Self::DMA)
+        Owner::of(app, 3)
     }
 
     /// The shared memory of channel `channel` of the bundle.
@@ -69,7 +67,7 @@ impl Owner {
 
     /// The bit that stands for this owner in [`Block::Split::owners`]. Owners may share one.
     pub(super) const fn bit(self) -> u64 {
-        1 << (self.index().wrapping_sub(Self::GRANTS) % 64)
+        1 << (self.index().wrapping_sub(Self::APPLICATIONS) % 64)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::{Error, Means, Result, zeroed};
 use crate::machine::{PhysAddr, PhysicalMemory};
-use crate::paging::{Entry, Meaning, leaf_level};
+use crate::paging::{Meaning, leaf_level};
 use crate::space::Part;
 use core::ops::Range;
 use nom_abi::PageSize;
@@ -61,15 +61,4 @@ pub fn map(by: &mut Means<impl PhysicalMemory>, part: Part, size: PageSize) -> R
         map(by, slot.below(next), size)?;
     }
     Ok(())
-}
-
-/// Takes away what lies in `part`; what is not there is passed over.
-pub fn unmap(memory: &mut impl PhysicalMemory, part: Part) {
-    for slot in part.slots() {
-        match slot.meaning(memory) {
-            Meaning::Empty => {}
-            Meaning::Table(next) => unmap(memory, slot.below(next)),
-            Meaning::Leaf { .. } => memory.write(slot.entry, Entry::EMPTY.0),
-        }
-    }
 }

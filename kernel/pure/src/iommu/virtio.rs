@@ -11,7 +11,7 @@ use crate::ioapic;
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
 use crate::pci::{Address, Function, Pci, command, offset};
-use crate::virtio_pci::{self, common};
+use crate::virtio_pci::{self, Structure, common};
 use core::cell::Cell;
 use nom_abi::memory::FRAME_SHIFT;
 
@@ -69,15 +69,6 @@ pub struct VirtioIommu {
     viot: Viot,
 }
 
-/// Physical addresses of the device's structures.
-struct Structures {
-    common: u64,
-    notify: u64,
-    notify_stride: u64,
-    interrupt_status: u64,
-    config: u64,
-}
-
 impl VirtioIommu {
     /// Starts the unit: from here on unattached devices reach nothing.
     pub fn start(by: &mut Means<impl Hardware>, tables: &Tables, viot: Viot, pci: &Pci) -> Result<Self> {
@@ -86,26 +77,27 @@ impl VirtioIommu {
         if !pci.switch_function_on(by.machine, function) {
             return Err(Error::Refused("the virtio-iommu does not come out of reset"));
         }
-        let at = find(by.machine, pci, function)
+        let [common, notify, interrupt, own] = find(by.machine, pci, function)
             .ok_or(Error::Refused("the virtio-iommu lacks a register structure"))?;
-        let features = negotiate(by.machine, at.common)?;
-        let sizes = by.machine.read32(at.config + config::PAGE_SIZES);
+        let (common, own) = (common.address, own.address);
+        let features = negotiate(by.machine, common)?;
+        let sizes = by.machine.read32(own + config::PAGE_SIZES);
         if sizes.trailing_zeros() > FRAME_SHIFT {
             return Err(Error::Refused("the virtio-iommu maps no 4 KiB pages"));
         }
         let mut unit = VirtioIommu {
-            requests: start_queue(by, &at, REQUEST_QUEUE)?,
+            requests: start_queue(by, common, notify, REQUEST_QUEUE)?,
             left: Cell::new(PATIENCE_NS),
-            events: start_queue(by, &at, EVENT_QUEUE)?,
-            interrupt_status: at.interrupt_status,
+            events: start_queue(by, common, notify, EVENT_QUEUE)?,
+            interrupt_status: interrupt.address,
             io_apic: tables.io_apic,
             viot,
         };
         unit.requests.disable_interrupts(by.machine);
-        let before = by.machine.read8(at.common + common::STATUS);
-        by.machine.write8(at.common + common::STATUS, before | status::DRIVER_OK);
+        let before = by.machine.read8(common + common::STATUS);
+        by.machine.write8(common + common::STATUS, before | status::DRIVER_OK);
         if features & feature::BYPASS_CONFIG != 0 {
-            by.machine.write8(at.config + config::BYPASS, 0);
+            by.machine.write8(own + config::BYPASS, 0);
         }
         unit.offer_events(by.machine);
         Ok(unit)
@@ -254,37 +246,32 @@ fn id(domain: Domain) -> u32 {
     domain.app.index() as u32
 }
 
-fn find(machine: &mut impl Registers, pci: &Pci, function: &Function) -> Option<Structures> {
+/// The device's structures: common, notifications, interrupts, its own.
+fn find(machine: &mut impl Registers, pci: &Pci, function: &Function) -> Option<[Structure; 4]> {
     let config = &mut pci.ecam.config(machine, function.address);
     let mut find = |kind, bytes| {
         virtio_pci::structure(config, function, kind).filter(|structure| structure.bytes >= bytes)
     };
+    let common = find(virtio_pci::COMMON, common::BYTES)?;
     let notify = find(virtio_pci::NOTIFY, 2)?;
-    Some(Structures {
-        common: find(virtio_pci::COMMON, common::BYTES)?.address,
-        notify: notify.address,
-        notify_stride: notify.notify_stride,
-        interrupt_status: find(virtio_pci::INTERRUPT, 1)?.address,
-        config: find(virtio_pci::DEVICE, config::BYPASS)?.address,
-    })
+    Some([common, notify, find(virtio_pci::INTERRUPT, 1)?, find(virtio_pci::DEVICE, config::BYPASS)?])
 }
 
 /// Initialises the device up to its queues (3.1.1), and returns the features that it has.
 fn negotiate(machine: &mut impl Registers, common: u64) -> Result<u64> {
     machine.write8(common + common::STATUS, status::ACKNOWLEDGE);
     machine.write8(common + common::STATUS, status::ACKNOWLEDGE | status::DRIVER);
-    let mut offered = 0;
+    let mut features = 0;
     for word in 0..2 {
         machine.write32(common + common::DEVICE_FEATURE_SELECT, word);
-        offered |= u64::from(machine.read32(common + common::DEVICE_FEATURE)) << (32 * word);
+        let offered = machine.read32(common + common::DEVICE_FEATURE);
+        let taken = offered & (feature::WANTED >> (32 * word)) as u32;
+        machine.write32(common + common::DRIVER_FEATURE_SELECT, word);
+        machine.write32(common + common::DRIVER_FEATURE, taken);
+        features |= u64::from(taken) << (32 * word);
     }
-    let features = offered & feature::WANTED;
     if features & feature::NEEDED != feature::NEEDED {
         return Err(Error::Refused("the virtio-iommu cannot map and unmap"));
-    }
-    for word in 0..2 {
-        machine.write32(common + common::DRIVER_FEATURE_SELECT, word);
-        machine.write32(common + common::DRIVER_FEATURE, (features >> (32 * word)) as u32);
     }
     let wanted = status::ACKNOWLEDGE | status::DRIVER | status::FEATURES_OK;
     machine.write8(common + common::STATUS, wanted);
@@ -295,16 +282,15 @@ fn negotiate(machine: &mut impl Registers, common: u64) -> Result<u64> {
 }
 
 /// Sets a queue up. Events go by the first MSI-X vector, if there is one.
-fn start_queue(by: &mut Means<impl Hardware>, at: &Structures, number: u16) -> Result<Queue> {
+fn start_queue(by: &mut Means<impl Hardware>, common: u64, notify: Structure, number: u16) -> Result<Queue> {
     const NO_VECTOR: u16 = 0xffff;
-    let (common, frame) = (at.common, zeroed(by, 1)?);
-    let machine = &mut *by.machine;
+    let (frame, machine) = (zeroed(by, 1)?, &mut *by.machine);
     machine.write16(common + common::CONFIG_VECTOR, NO_VECTOR);
     machine.write16(common + common::QUEUE_SELECT, number);
     let vector = if number == EVENT_QUEUE { 0 } else { NO_VECTOR };
     machine.write16(common + common::QUEUE_VECTOR, vector);
     let offset = u64::from(machine.read16(common + common::QUEUE_NOTIFY_OFFSET));
-    let queue = Queue::new(frame, number, at.notify + offset * at.notify_stride);
+    let queue = Queue::new(frame, number, notify.address + offset * notify.notify_stride);
     match queue.enable(machine, common) {
         true => Ok(queue),
         false => Err(Error::Refused("the virtio-iommu's queues are too short")),

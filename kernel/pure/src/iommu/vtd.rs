@@ -11,7 +11,9 @@ use crate::frames::Pages;
 use crate::ids::{AppId, CoreId};
 use crate::machine::{Hardware, PhysAddr, PhysicalMemory, Registers};
 use crate::msix::Message;
+use crate::paging::Entry;
 use crate::pci::{Address, Pci};
+use crate::space;
 use core::cell::Cell;
 use core::sync::atomic::{Ordering, fence};
 use nom_abi::PageSize;
@@ -287,7 +289,8 @@ impl Vtd {
 
     /// Takes pages away again, as [`super::Iommu::unmap`] says.
     pub fn unmap(&mut self, machine: &mut impl Hardware, domain: Domain, pages: Pages) -> Result<()> {
-        tables::unmap(machine, self.shape.part(domain.root, pages.frames()));
+        let part = self.shape.part(domain.root, pages.frames());
+        space::visit(machine, part, &mut |machine, entry, _| machine.write(entry, Entry::EMPTY.0));
         self.forget(machine, domain.app)
     }
 

@@ -78,7 +78,7 @@ fn observe(kernel: &Kernel<'_, FakeMachine>) -> Observed {
         held: owners.map(|owner| kernel.frames.held(owner)),
         leaves: leaves.collect(),
         maps,
-        cores: kernel.applications[0].cores,
+        cores: kernel.applications[0].cores(),
         contexts: std::format!("{:?}", kernel.contexts),
     }
 }
@@ -94,7 +94,7 @@ fn drive(run: &[u8]) {
     world.call(0, Syscall::MemoryMap, &[PAGE, frame, 0, 1, 3]).unwrap().unwrap();
     for call in run.as_chunks::<CALL_BYTES>().0 {
         make(&mut world, call, frame);
-        if world.kernel.applications[0].space.is_none() {
+        if world.kernel.applications[0].space().is_err() {
             return; // It ended itself.
         }
     }
@@ -129,7 +129,7 @@ fn make(world: &mut World, call: &[u8], granted: u64) {
     }
     world.settle(0, answered);
     world.settle(1, false);
-    if world.kernel.applications[0].cores & 1 == 0 {
+    if world.kernel.applications[0].cores() & 1 == 0 {
         // It gave core 0 up and lives on elsewhere: the run is over.
         world.end(0, nom_abi::board::ApplicationState::Exited);
     } else if !matches!(world.next[0], Next::Run { .. }) {

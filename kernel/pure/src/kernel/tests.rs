@@ -2,8 +2,8 @@
 
 use super::Next;
 use super::fake::{Program, World};
+use crate::contexts::events::{Fault, PAGE_FAULT};
 use crate::cores::{GRACE_NS, SLICE_NS};
-use crate::events::{Fault, PAGE_FAULT};
 use crate::machine::{PhysAddr, PhysicalMemory};
 use crate::testing::{app, on, user};
 use core::sync::atomic::Ordering::Relaxed;
@@ -52,7 +52,7 @@ fn with_upcalls(programs: &[Program]) -> World {
 /// The frame of the upcall that core 0 is in.
 fn upcall_frame(world: &World) -> UpcallFrame {
     let mut frame = UpcallFrame::new_zeroed();
-    let space = world.kernel.applications[0].space.unwrap();
+    let space = world.kernel.applications[0].space().unwrap();
     let border = &world.borders[0];
     assert_eq!(border.rsp, border.rdi - 24, "below the frame a red zone, and the place of a return address");
     space.read_user(&world.kernel.machine, user(border.rdi), frame.as_mut_bytes()).unwrap();
@@ -148,10 +148,10 @@ fn an_application_is_started_in_pieces() {
     while is_unfinished(&mut world, 0, Syscall::ApplicationStart, &[2]) {
         // The pages, their tables in five windows, the root.
         let taken = held(&world) - before;
-        assert!(taken <= crate::build::PAGES_AT_A_TIME + 5 * 3 + 1, "{taken} frames");
+        assert!(taken <= crate::applications::build::PAGES_AT_A_TIME + 5 * 3 + 1, "{taken} frames");
         assert_eq!(world.kernel.usage[2].frames.load(Relaxed), held(&world));
         assert_eq!(
-            (state(&world), world.kernel.applications[2].cores),
+            (state(&world), world.kernel.applications[2].cores()),
             (0, 0),
             "nobody takes it for running"
         );
@@ -235,11 +235,11 @@ fn only_the_manager_starts_and_ends_others() {
 #[test]
 fn a_fault_without_handler_ends_one_application_alone() {
     let mut world = World::boot(1, &[Program::named("bad"), Program::named("good")], &[]);
-    assert_eq!(world.kernel.cores[0].current, Some(app(0)));
+    assert_eq!(world.kernel.cores[0].current(), Some(app(0)));
     let fault = Fault { vector: PAGE_FAULT, code: 6, address: 0xdead_0000 };
     world.kernel.fault(on(0), &mut world.borders[0], fault);
     world.settle(0, false);
-    assert_eq!((world.kernel.cores[0].current, world.held(0)), (Some(app(1)), [0; 4]));
+    assert_eq!((world.kernel.cores[0].current(), world.held(0)), (Some(app(1)), [0; 4]));
     let said = &world.kernel.machine.said;
     assert!(said.contains("bad faulted on core 0: write to 0xdead0000, which is not mapped"), "{said}");
     assert!(said.contains("faulted app=bad status=139"), "{said}");
@@ -290,7 +290,7 @@ fn a_fault_inside_the_handler_ends_the_application() {
         );
         world.settle(0, false);
     }
-    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
+    assert_eq!(world.kernel.cores[0].current(), Some(app(1)));
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn an_unwritable_upcall_stack_ends_the_application() {
     world.call(0, Syscall::UpcallRegister, &[0x2000_0000, 0x10_1000]).unwrap().unwrap();
     world.kernel.fault(on(0), &mut world.borders[0], Fault { vector: 6, code: 0, address: 0 });
     world.settle(0, false);
-    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
+    assert_eq!(world.kernel.cores[0].current(), Some(app(1)));
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn an_upcall_return_cannot_raise_privileges() {
     let (address, mut frame) = (world.borders[0].rdi, upcall_frame(&world));
     frame.registers.rflags = u64::MAX;
     frame.registers.rip = 0xffff_ffff_8010_0000;
-    let space = world.kernel.applications[0].space.unwrap();
+    let space = world.kernel.applications[0].space().unwrap();
     space.write_user(&mut world.kernel.machine, user(address), frame.as_bytes()).unwrap();
     assert_eq!(world.call(0, Syscall::UpcallReturn, &[address]), Some(Err(Error::OutsideUserSpace)));
     frame.registers.rip = 0x40_0000;
@@ -383,9 +383,9 @@ fn a_peer_interrupts_who_computes_so_often_and_no_more() {
     assert_eq!(told, 64);
     let waiting = Syscall::ChannelNotifyAndWait;
     assert!(is_unfinished(&mut world, 1, waiting, &[0, 0, 0x10_0000]), "nor by who waits then");
-    assert_eq!(world.kernel.contexts[0].events.pending, 0);
+    assert_eq!(world.kernel.contexts[0].events().pending, 0);
     world.kernel.machine.now_ns += 50_000;
-    assert_eq!([notify(&mut world), world.kernel.contexts[0].events.pending == 0], [false; 2]);
+    assert_eq!([notify(&mut world), world.kernel.contexts[0].events().pending == 0], [false; 2]);
     // Who waits is woken however often that was.
     world.settle(0, false);
     return_from_upcall(&mut world);
@@ -397,13 +397,13 @@ fn a_peer_interrupts_who_computes_so_often_and_no_more() {
 fn nobody_is_interrupted_for_who_has_its_turn_later() {
     let mut world =
         World::boot(2, &[Program::named("a"), Program::named("b"), Program::named("c")], &[[1, 2]]);
-    let on_core = |world: &World, core: usize| world.kernel.cores[core].current;
+    let on_core = |world: &World, core: usize| world.kernel.cores[core].current();
     assert_eq!([on_core(&world, 0), on_core(&world, 1)], [Some(app(0)), Some(app(1))]);
-    world.kernel.cores[0].disturbed = false;
+    *world.kernel.cores[0].disturbed() = false;
     world.kernel.machine.kicked.clear();
     assert_eq!(world.call(1, Syscall::ChannelNotify, &[0]), Some(Ok(0)));
-    assert!(world.kernel.contexts[2].events.has(Upcall::Message), "it is told when it has its turn");
-    assert_eq!((world.kernel.cores[0].disturbed, world.kernel.machine.kicked.len()), (false, 0));
+    assert!(world.kernel.contexts[2].events().has(Upcall::Message), "it is told when it has its turn");
+    assert_eq!((*world.kernel.cores[0].disturbed(), world.kernel.machine.kicked.len()), (false, 0));
 }
 
 #[test]
@@ -412,17 +412,17 @@ fn a_peer_on_the_same_core_runs_at_once_when_its_notifier_sleeps() {
     map_page(&mut world, 0x10_0000);
     wait(&mut world, 0, 0); // That its peer started.
     world.call(0, Syscall::CoreYield, &[]);
-    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
+    assert_eq!(world.kernel.cores[0].current(), Some(app(1)));
     map_page(&mut world, 0x10_0000);
     wait(&mut world, 0, u64::MAX);
     for (notifier, peer) in [(0, 1), (1, 0), (0, 1)] {
-        assert_eq!(world.kernel.cores[0].current, Some(app(notifier)));
+        assert_eq!(world.kernel.cores[0].current(), Some(app(notifier)));
         let refused = world.call(0, Syscall::ChannelNotifyAndWait, &[0, u64::MAX, 0x20_0000]);
         assert_eq!(refused, Some(Err(Error::BadPointer)), "and nobody is told");
-        assert_eq!(world.kernel.cores[0].current, Some(app(notifier)));
+        assert_eq!(world.kernel.cores[0].current(), Some(app(notifier)));
         take_events(&mut world, 0);
         assert_eq!(world.call(0, Syscall::ChannelNotifyAndWait, &[0, u64::MAX, 0x10_0000]), None);
-        assert_eq!(world.kernel.cores[0].current, Some(app(peer)));
+        assert_eq!(world.kernel.cores[0].current(), Some(app(peer)));
         assert_eq!((world.borders[0].rax, world.borders[0].rdx), (0, Upcall::Message.mask()));
         let place = 0x10_0000 + std::mem::offset_of!(nom_abi::Events, messages) as u64;
         let place = world.touch(0, place, false).expect("where it waited");
@@ -480,7 +480,7 @@ fn three_spinners_get_their_shares() {
 fn a_core_is_taken_only_after_a_warning() {
     let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
     let longest = world.kernel.machine.now_ns + 10 * SLICE_NS;
-    while world.kernel.cores[0].current != Some(app(0)) || world.kernel.contexts[0].takes_upcalls() {
+    while world.kernel.cores[0].current() != Some(app(0)) || world.kernel.contexts[0].takes_upcalls() {
         assert!(world.kernel.machine.now_ns < longest, "no warning");
         world.pass(0, GRACE_NS / 10);
     }
@@ -489,7 +489,7 @@ fn a_core_is_taken_only_after_a_warning() {
     let left = frame.events.revoke_deadline_ns - world.kernel.machine.now_ns;
     assert!(left <= GRACE_NS);
     world.pass(0, left + 1);
-    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
+    assert_eq!(world.kernel.cores[0].current(), Some(app(1)));
     assert_eq!(world.kernel.usage[0].preemptions.load(Relaxed), 1);
 }
 
@@ -527,14 +527,14 @@ fn a_timer_waits_until_its_owner_has_the_core() {
     let begin = world.kernel.machine.now_ns;
     world.call(0, Syscall::CoreTimer, &[begin + 100]);
     assert_eq!(world.call(0, Syscall::CoreWait, &[begin + 1000, 0x10_0000]), None);
-    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
+    assert_eq!(world.kernel.cores[0].current(), Some(app(1)));
     world.pass(0, 999);
     assert_eq!(
-        (world.kernel.cores[0].current, world.kernel.machine.timer),
+        (world.kernel.cores[0].current(), world.kernel.machine.timer),
         (Some(app(1)), Some(begin + 1000))
     );
     world.pass(0, 10 * SLICE_NS);
-    while world.kernel.cores[0].current != Some(app(0)) {
+    while world.kernel.cores[0].current() != Some(app(0)) {
         world.pass(0, SLICE_NS);
     }
     assert!(upcall_frame(&world).events.has(Upcall::Timer));
@@ -544,7 +544,7 @@ fn a_timer_waits_until_its_owner_has_the_core() {
 fn giving_the_core_up_in_time_is_no_preemption() {
     let mut world = with_upcalls(&[Program::named("a"), Program::named("b")]);
     assert_eq!(world.call(0, Syscall::CoreYield, &[]), Some(Ok(0)));
-    assert_eq!(world.kernel.cores[0].current, Some(app(1)));
+    assert_eq!(world.kernel.cores[0].current(), Some(app(1)));
     assert_eq!(world.kernel.usage[0].preemptions.load(Relaxed), 0);
 }
 
@@ -569,7 +569,7 @@ fn two_on_two_cores() -> World {
     let mut world = World::boot(2, &[a, Program { weight: 10, ..Program::named("b") }], &[]);
     map_page(&mut world, 0x10_0000);
     assert_eq!(world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Some(Ok(1)));
-    while world.kernel.cores[1].current != Some(app(0)) {
+    while world.kernel.cores[1].current() != Some(app(0)) {
         world.pass(1, SLICE_NS);
     }
     world
@@ -585,7 +585,7 @@ fn what_concerns_no_core_outlives_the_core_that_was_to_hear_of_it() {
     assert_eq!(world.call(1, Syscall::CoreRelease, &[]), None);
     world.settle(0, false);
     // The first of what it hears ends the sleep; the rest is there for the next one.
-    let heard = world.borders[0].rdx | world.kernel.contexts[0].events.pending;
+    let heard = world.borders[0].rdx | world.kernel.contexts[0].events().pending;
     assert_eq!(heard, Upcall::Message.mask() | Upcall::PeerChanged.mask());
 }
 
@@ -660,15 +660,15 @@ fn whatever_the_bundle_may_ask_for_has_a_place_between_guards() {
     let most = WINDOW_BYTES - 2 * PLACEMENT_ALIGN;
     for bytes in [4096, PLACEMENT_ALIGN, most - PLACEMENT_ALIGN, most - 4096, most] {
         for random in [0, 1, u64::MAX] {
-            let at = crate::build::placed(bytes, random);
+            let at = crate::applications::build::placed(bytes, random);
             assert!(at >= PLACEMENT_ALIGN && at + bytes <= WINDOW_BYTES - PLACEMENT_ALIGN, "{bytes} at {at}");
         }
         // Each place of its window may be its own, up to the last, and the next number is the first again.
         let last = (most - bytes.next_multiple_of(PLACEMENT_ALIGN)) / PLACEMENT_ALIGN;
-        let at = crate::build::placed(bytes, last);
+        let at = crate::applications::build::placed(bytes, last);
         assert_eq!(at + bytes.next_multiple_of(PLACEMENT_ALIGN), WINDOW_BYTES - PLACEMENT_ALIGN);
-        assert_eq!(crate::build::placed(bytes, last + 1), PLACEMENT_ALIGN);
-        assert_eq!(crate::build::placed(bytes, last / 2), PLACEMENT_ALIGN * (last / 2 + 1));
+        assert_eq!(crate::applications::build::placed(bytes, last + 1), PLACEMENT_ALIGN);
+        assert_eq!(crate::applications::build::placed(bytes, last / 2), PLACEMENT_ALIGN * (last / 2 + 1));
     }
 }
 
@@ -680,7 +680,7 @@ fn what_an_application_uses_is_shown_to_itself_and_to_those_who_watch_it() {
     let kernel = &world.kernel;
     let mut shown = std::vec::Vec::new();
     for core in 0..3 {
-        let space = kernel.applications[kernel.cores[core].current.unwrap()].space.unwrap();
+        let space = kernel.applications[kernel.cores[core].current().unwrap()].space().unwrap();
         let mut start = Start::new_zeroed();
         space.read_user(&kernel.machine, user(world.borders[core].rdi), start.as_mut_bytes()).unwrap();
         let page = |other| space.translate(&kernel.machine, user(usage_address(start.board, other))).unwrap();

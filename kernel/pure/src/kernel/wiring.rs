@@ -164,16 +164,16 @@ fn vector_registers_stay_with_their_context_and_begin_as_nobodys() {
         let processor = &world.kernel.machine.processors[0];
         (processor.vector, processor.bases)
     };
-    assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(0)), (INITIAL_VECTOR, [0, 0])));
+    assert_eq!((world.kernel.cores[0].current(), now(&world)), (Some(app(0)), (INITIAL_VECTOR, [0, 0])));
     set(&mut world, 5);
     for round in 0..2 {
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
         let expected = if round == 0 { (INITIAL_VECTOR, [0, 0]) } else { (6, [6 << 12, 6 << 13]) };
-        assert_eq!((world.kernel.cores[0].current, now(&world)), (Some(app(1)), expected), "round {round}");
+        assert_eq!((world.kernel.cores[0].current(), now(&world)), (Some(app(1)), expected), "round {round}");
         set(&mut world, 6);
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
         assert_eq!(
-            (world.kernel.cores[0].current, now(&world)),
+            (world.kernel.cores[0].current(), now(&world)),
             (Some(app(0)), (5, [5 << 12, 5 << 13])),
             "round {round}"
         );
@@ -189,13 +189,13 @@ fn vector_registers_of_the_ended_are_nobodys() {
         world.call(0, Syscall::ApplicationStart, &[1]).unwrap().unwrap();
         world.settle(1, false);
         assert_eq!(
-            (world.kernel.cores[1].current, world.kernel.machine.processors[1].vector),
+            (world.kernel.cores[1].current(), world.kernel.machine.processors[1].vector),
             (Some(app(1)), INITIAL_VECTOR)
         );
         world.kernel.machine.processors[1].vector = 7;
         world.call(0, Syscall::ApplicationKill, &[1]).unwrap().unwrap();
         world.settle(1, false);
-        assert_eq!(world.kernel.cores[1].current, None);
+        assert_eq!(world.kernel.cores[1].current(), None);
     }
 }
 
@@ -211,7 +211,7 @@ fn is_full_of(world: &mut World, address: u64, offset: u64, byte: u8) -> bool {
 #[test]
 fn nobody_sees_what_was_in_memory_before() {
     let mut world = World::boot(1, &[Program::named("a"), Program::named("b")], &[[0, 1]]);
-    let (image, border) = (world.kernel.applications[0].place.image, world.borders[0]);
+    let (image, border) = (world.kernel.applications[0].image(), world.borders[0]);
     assert!(is_full_of(&mut world, image + 0x1000, 0, 0xcc), "data has its contents");
     assert!(is_full_of(&mut world, image + 0x2000, 0, 0xdd), "each page its own");
     assert!(is_full_of(&mut world, image + 0x3000, 0, 0), "what follows it is zero");
@@ -221,7 +221,7 @@ fn nobody_sees_what_was_in_memory_before() {
     assert!(is_full_of(&mut world, border.rdi, size_of::<Start>() as u64, 0), "behind the start page");
     assert_eq!(world.touch(0, border.rdi, true), None, "which is read-only");
     let mut start = Start::new_zeroed();
-    let space = world.kernel.applications[0].space.unwrap();
+    let space = world.kernel.applications[0].space().unwrap();
     space.read_user(&world.kernel.machine, user(border.rdi), start.as_mut_bytes()).unwrap();
     assert_eq!((start.channels, start.channel[0].bytes), (1, 8192));
     for page in [0, 4096] {
@@ -352,7 +352,7 @@ fn with_hardware(unit: Unit, mut hardware: FakeMachine) -> World {
     let second = Program { drives: NET, ..Program::named("second") };
     let idle = Program { drives: 0, ..Program::named("bystander") };
     let mut world = World::boot_on(hardware, &tables, 2, &[driver, second, idle], &[]);
-    while world.kernel.cores[0].current != Some(app(0)) {
+    while world.kernel.cores[0].current() != Some(app(0)) {
         world.pass(0, 1_000_000);
     }
     world
@@ -493,7 +493,7 @@ fn vectors_are_masked_with_the_core_that_they_are_bound_to() {
     let (mut world, number) = with_device(Unit::None);
     drive(&mut world);
     assert_eq!(world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Some(Ok(1)));
-    while world.kernel.cores[1].current != Some(app(0)) {
+    while world.kernel.cores[1].current() != Some(app(0)) {
         world.pass(1, 1_000_000);
     }
     assert_eq!(world.call(1, Syscall::InterruptBind, &[0, 1, 6]), Some(Ok(0)));
@@ -508,10 +508,7 @@ fn vectors_are_masked_with_the_core_that_they_are_bound_to() {
 
 #[test]
 fn no_vector_stays_bound_to_a_device_that_is_torn_out() {
-    let bound = |world: &World| {
-        let vectors = world.kernel.cores.iter().flat_map(|core| core.vectors.0);
-        vectors.flatten().count()
-    };
+    let bound = |world: &World| world.kernel.cores.iter().map(|core| core.vectors.count()).sum::<usize>();
     for unit in UNITS {
         let (mut world, _) = with_device(unit);
         drive(&mut world);
@@ -560,16 +557,16 @@ fn a_device_that_is_lost_is_silent_and_reaches_nothing() {
 
 /// An interrupt that was on its way to the first owner, and its frames, are not the second's.
 fn the_next_owner_hears_of_its_own_alone(world: &mut World, number: usize, frame: u64, unit: Unit) {
-    assert_eq!(world.kernel.cores[1].current, Some(app(1)));
+    assert_eq!(world.kernel.cores[1].current(), Some(app(1)));
     assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Ok(0)), "{unit:?}");
     world.kernel.interrupt(on(0), FIRST_DEVICE_VECTOR);
-    assert!(!world.kernel.contexts.iter().any(|context| context.events.has(Upcall::Interrupt)));
+    assert!(!world.kernel.contexts.iter().any(|context| context.events().has(Upcall::Interrupt)));
     assert_eq!([0, 1, 2].map(|entry| signals(world, number, entry)), [false; 3], "{unit:?}");
     assert_eq!(dma(world, number, frame), unit == Unit::None, "{unit:?}");
     assert_eq!(world.call(1, Syscall::InterruptBind, &[0, 0, 9]), Some(Ok(0)));
     world.kernel.interrupt(on(1), FIRST_DEVICE_VECTOR);
     world.settle(1, false);
-    let heard: Vec<u64> = world.kernel.contexts.iter().map(|context| context.events.interrupts).collect();
+    let heard: Vec<u64> = world.kernel.contexts.iter().map(|context| context.events().interrupts).collect();
     assert_eq!(heard.iter().sum::<u64>(), 1 << 9, "{unit:?}: {heard:?}");
 }
 
@@ -581,7 +578,7 @@ fn a_device_goes_to_one_that_may_have_it_and_to_one_at_a_time() {
         assert_eq!(world.call(1, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
         assert_eq!(world.call(1, Syscall::DeviceRelease, &[0]), Some(Err(Error::NotPermitted)));
         assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
-        while world.kernel.cores[0].current != Some(app(2)) {
+        while world.kernel.cores[0].current() != Some(app(2)) {
             world.pass(0, 1_000_000);
         }
         assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)), "{unit:?}");

@@ -10,7 +10,7 @@ use crate::paging::{ENTRIES, Entry, Meaning, Privilege, ROOT_LEVEL, entry_bytes,
 use core::ops::Range;
 use nom_abi::error::Result;
 use nom_abi::memory::FRAME_BYTES;
-use nom_abi::{Error, PageSize, Protection};
+use nom_abi::{Error, PageSize};
 
 /// Where an entry of a table is.
 pub(crate) fn entry_address(table: PhysAddr, index: usize) -> PhysAddr {
@@ -93,7 +93,7 @@ pub(super) fn check_mapped(memory: &impl PhysicalMemory, part: Part, pages: u64)
 }
 
 /// Looks at each page that is mapped in `part`, and at its entry.
-pub(super) fn visit<M: PhysicalMemory>(of: &mut M, part: Part, act: &mut impl FnMut(&mut M, PhysAddr, Leaf)) {
+pub(crate) fn visit<M: PhysicalMemory>(of: &mut M, part: Part, act: &mut impl FnMut(&mut M, PhysAddr, Leaf)) {
     let size = leaf_size(part.level);
     for slot in part.slots() {
         match (slot.meaning(of), size) {
@@ -102,21 +102,6 @@ pub(super) fn visit<M: PhysicalMemory>(of: &mut M, part: Part, act: &mut impl Fn
                 act(of, slot.entry, Leaf { address: slot.range.start, frame, size, protection, caching });
             }
             _ => {}
-        }
-    }
-}
-
-/// Changes the protection of the pages in `part`, which are mapped.
-pub(super) fn protect(memory: &mut impl PhysicalMemory, part: Part, protection: Protection) {
-    let size = leaf_size(part.level);
-    for slot in part.slots() {
-        match (slot.meaning(memory), size) {
-            (Meaning::Table(next), _) => protect(memory, slot.below(next), protection),
-            (Meaning::Leaf { frame, caching, .. }, Some(size)) => {
-                let entry = Entry::leaf(frame, size, protection, caching, Privilege::User);
-                memory.write(slot.entry, entry.0);
-            }
-            _ => unreachable!("checked to be mapped"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Processes: execve(2), wait4(2), and who a process is.
 
 use crate::call::Call;
+use crate::descriptors::calls::process::named_by;
 use crate::process::{Exit, Process};
 use crate::stops::StateChange;
 use crate::table::SystemCall;
@@ -24,7 +25,7 @@ pub const ROWS: &[SystemCall] = &[
         "waitid",
         &["kind", "identifier", "info", "options", "usage"],
         wait_of_kind,
-        "as wait4; nobody is waited for by a descriptor (P_PIDFD)",
+        "as wait4",
     ),
     SystemCall::complete(abi::__NR_getpid, "getpid", &[], |call| Ok(call.process().id.into())),
     SystemCall::complete(abi::__NR_getppid, "getppid", &[], |call| Ok(call.process().parent().into())),
@@ -223,16 +224,27 @@ fn wait_of_kind(call: &Call<'_>) -> Result<u64, Errno> {
     let [kind, id, info, options, usage, _] = call.arguments;
     let (kind, id, options) = (kind as u32, id as u32, options as u32);
     let is_named = kind != abi::P_PID || id as i32 > 0;
-    if options & STATES == 0 || options & !KNOWN != 0 || kind > abi::P_PGID || !is_named {
+    if options & STATES == 0 || options & !KNOWN != 0 || kind > abi::P_PIDFD || !is_named {
         return Err(Errno::EINVAL);
     }
+    let (kind, id, is_nonblocking) = match kind {
+        abi::P_PIDFD => {
+            let (id, is_nonblocking) = named_by(call, id as i32)?;
+            (abi::P_PID, id, is_nonblocking)
+        }
+        kind => (kind, id, false),
+    };
     let own = call.process().group.get();
     let is_meant = |child: &Process| match kind {
         abi::P_PID => child.id == id,
         abi::P_PGID => child.group.get() == if id == 0 { own } else { id },
         _ => true,
     };
-    let found = await_child(call, options, is_meant)?;
+    let asked = if is_nonblocking { options | abi::WNOHANG } else { options };
+    let found = await_child(call, asked, is_meant)?;
+    if found.is_none() && options & abi::WNOHANG == 0 {
+        return Err(Errno::EAGAIN);
+    }
     if info != 0 {
         let told = found.map(|(child, news)| {
             let (code, status) = news.child_code();

@@ -179,11 +179,7 @@ fn alternate(call: &Call<'_>) -> Result<u64, Errno> {
 
 /// What a signal that a process sends says; nothing for signal 0, which only asks.
 fn sent(call: &Call<'_>, signal: u64, code: i32) -> Result<Option<Info>, Errno> {
-    if signal as u32 == 0 {
-        return Ok(None);
-    }
-    let signal = Signal::new(u64::from(signal as u32))?;
-    Ok(Some(Info::sent(signal, code, call.process().id, call.process().user())))
+    Info::sent_by(signal, code, call.process().id, call.process().user())
 }
 
 fn kill(call: &Call<'_>) -> Result<u64, Errno> {

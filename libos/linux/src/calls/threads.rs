@@ -1,10 +1,12 @@
 //! Threads: clone(2), futex(2), and what a thread says of itself.
 
 use crate::call::Call;
+use crate::descriptors::calls::process::of_process;
 use crate::futex::FutexKey;
 use crate::process::Exit;
 use crate::table::SystemCall;
 use crate::task::Task;
+use core::cell::Cell;
 use linux_raw_sys::general as abi;
 use nom_app::sockets::NoStack;
 use nom_fs::Errno;
@@ -67,10 +69,16 @@ fn clone(call: &Call<'_>) -> Result<u64, Errno> {
     if !is_thread && flags & (abi::CLONE_VM | abi::CLONE_VFORK) == abi::CLONE_VM {
         return Err(Errno::ENOSYS);
     }
+    // What tells of the child's descriptor lies where its identifier would.
+    let has_descriptor = flags & abi::CLONE_PIDFD != 0;
+    if has_descriptor && (is_thread || flags & abi::CLONE_PARENT_SETTID != 0) {
+        return Err(Errno::EINVAL);
+    }
     let copies = flags & abi::CLONE_VM == 0;
     let own = if copies { Some(call.memory().duplicate()?) } else { None };
     let process = if is_thread { call.process().clone() } else { call.process().child(own) };
     let id = if is_thread { call.family().take_id() } else { process.id };
+    let made = Cell::new(None);
     let started = start(call, &process, id, |task| {
         let mut context = task.context.borrow_mut();
         if stack != 0 {
@@ -85,6 +93,11 @@ fn clone(call: &Call<'_>) -> Result<u64, Errno> {
         if flags & abi::CLONE_PARENT_SETTID != 0 {
             call.memory().write_value(parent_thread, &id)?;
         }
+        if has_descriptor {
+            let descriptor = of_process(call, process.clone(), 0)?;
+            made.set(Some(descriptor));
+            call.memory().write_value(parent_thread, &descriptor)?;
+        }
         if copies {
             task.alternate.set(call.task().alternate.get());
         }
@@ -97,6 +110,8 @@ fn clone(call: &Call<'_>) -> Result<u64, Errno> {
         if !is_thread {
             call.family().remove(process.id);
         }
+        let descriptors = call.process().descriptors.borrow().clone();
+        made.get().map_or(Ok(()), |descriptor| descriptors.close(descriptor))?;
         return Err(errno);
     }
     if !is_thread {

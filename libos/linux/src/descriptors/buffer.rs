@@ -63,7 +63,20 @@ pub(crate) struct Buffer {
     error: Cell<Option<Errno>>,
     readers: Cell<u32>,
     writers: Cell<u32>,
-    waiters: Waiters,
+    /// Who waits for bytes or for their end, and who for room: that bytes were taken is no news to who reads.
+    for_bytes: Waiters,
+    for_room: Waiters,
+}
+
+/// Copies as many of the first `count` bytes as `target` has room for, piece by piece and not byte by byte.
+fn copy_first(bytes: &VecDeque<u8>, target: &mut [u8], count: usize) {
+    let (first, second) = bytes.as_slices();
+    let mut done = 0;
+    for piece in [first, second] {
+        let len = piece.len().min(count.min(target.len()) - done);
+        target[done..done + len].copy_from_slice(&piece[..len]);
+        done += len;
+    }
 }
 
 impl Buffer {
@@ -123,9 +136,8 @@ impl Buffer {
             }
         }
         let mut bytes = self.bytes.borrow_mut();
-        for (to, from) in target.iter_mut().zip(bytes.drain(..received.whole)) {
-            *to = from;
-        }
+        copy_first(&bytes, target, received.whole);
+        bytes.drain(..received.whole);
         drop(bytes);
         if let Some(packets) = &self.packets {
             packets.borrow_mut().pop_front();
@@ -135,7 +147,7 @@ impl Buffer {
             self.urgent.set(None);
         }
         self.taken.update(|taken| taken + received.whole as u64);
-        self.waiters.wake();
+        self.for_room.wake();
         Ok(received)
     }
 
@@ -148,10 +160,7 @@ impl Buffer {
             return self.nothing_there(target).map(Received::bytes);
         }
         let whole = self.next_len(target.len());
-        let bytes = self.bytes.borrow();
-        for (to, from) in target.iter_mut().zip(bytes.iter().take(whole)) {
-            *to = *from;
-        }
+        copy_first(&self.bytes.borrow(), target, whole);
         let (start, mut received) = (self.taken.get(), Received::bytes(whole.min(target.len())));
         received.whole = whole;
         if let Some(first) = self.attached.borrow().front().filter(|first| first.bytes.start == start) {
@@ -210,7 +219,7 @@ impl Buffer {
         if let Some(packets) = &self.packets {
             packets.borrow_mut().push_back(count);
         }
-        self.waiters.wake();
+        self.for_bytes.wake();
         Ok(count)
     }
 
@@ -265,7 +274,7 @@ impl Buffer {
     /// Nothing more comes, for this reason.
     pub fn fail(&self, error: Errno) {
         self.error.set(Some(error));
-        self.waiters.wake();
+        self.for_bytes.wake();
     }
 
     /// Why nothing more comes, if nobody was told yet.
@@ -307,9 +316,14 @@ impl Buffer {
         Events::OUT.when(has_room || is_over).with(Events::ERROR.when(is_over))
     }
 
-    /// Wakes when that may have changed.
-    pub fn wake(&self, waker: &Waker) {
-        self.waiters.add(waker);
+    /// Wakes when what is readable may be more.
+    pub fn wake_for_bytes(&self, waker: &Waker) {
+        self.for_bytes.add(waker);
+    }
+
+    /// Wakes when what is writable may be more.
+    pub fn wake_for_room(&self, waker: &Waker) {
+        self.for_room.add(waker);
     }
 
     /// Whether nobody writes any more.
@@ -325,13 +339,13 @@ impl Buffer {
     /// One more or one less reads.
     pub(super) fn count_readers(&self, change: i32) {
         self.readers.update(|count| count.saturating_add_signed(change));
-        self.waiters.wake();
+        self.for_room.wake();
     }
 
     /// One more or one less writes.
     pub(super) fn count_writers(&self, change: i32) {
         self.writers.update(|count| count.saturating_add_signed(change));
-        self.waiters.wake();
+        self.for_bytes.wake();
     }
 }
 

@@ -339,6 +339,23 @@ mod tests {
     }
 
     #[test]
+    fn who_reads_a_part_is_told_of_the_rest_by_level_alone() {
+        let epoll = Epoll::default();
+        let (reader, writer) = pipe();
+        let kept = description(reader);
+        epoll.add(3, &kept, Watched { events: EPOLLIN | EPOLLET, data: 7 }).expect("taken in");
+        writer.buffer().write(b"xy").expect("written");
+        let told = Ok(Vec::from([Occurrence { events: EPOLLIN, data: 7 }]));
+        assert_eq!(epoll.take(9), told);
+        assert_eq!(kept.stream().map(|stream| stream.read(&mut [0])), Some(Ok(1)));
+        assert_eq!(epoll.take(9), Err(Errno::EAGAIN), "nothing came");
+        writer.buffer().write(b"z").expect("written");
+        assert_eq!(epoll.take(9), told);
+        epoll.change(3, &kept, INTEREST).expect("it is in");
+        assert_eq!([epoll.take(9), epoll.take(9)], [told.clone(), told]);
+    }
+
+    #[test]
     fn who_waits_again_and_again_is_woken_once() {
         let (epoll, count) = (Epoll::default(), Arc::new(Count::default()));
         let (first, second) = (Waker::from(count.clone()), Waker::from(Arc::new(Count::default())));

@@ -105,7 +105,9 @@ impl Stream for FifoEnd {
     }
 
     fn wake(&self, waker: &Waker) {
-        self.fifo.buffer.wake(waker);
+        // Who opens waits for the other end by either.
+        self.fifo.buffer.wake_for_bytes(waker);
+        self.fifo.buffer.wake_for_room(waker);
     }
 
     fn kind(&self) -> NodeType {

@@ -350,8 +350,8 @@ impl Stream for Local {
         match &*self.state.borrow() {
             State::Listening(waiting) => waiting.wake(waker),
             State::Open { reader, writer } => {
-                reader.iter().for_each(|reader| reader.buffer().wake(waker));
-                writer.iter().for_each(|writer| writer.buffer().wake(waker));
+                reader.iter().for_each(|reader| reader.buffer().wake_for_bytes(waker));
+                writer.iter().for_each(|writer| writer.buffer().wake_for_room(waker));
             }
             State::New => {}
         }

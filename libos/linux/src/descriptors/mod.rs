@@ -24,6 +24,7 @@ mod open;
 mod options;
 mod pipe;
 pub(crate) mod places;
+pub(crate) mod process;
 pub(crate) mod ready;
 pub(crate) mod signals;
 mod socket;

@@ -85,6 +85,11 @@ pub(crate) trait Stream {
         None
     }
 
+    /// It as a process.
+    fn process(&self) -> Option<&super::process::ProcessDescriptor> {
+        None
+    }
+
     /// It as a timer.
     fn timer(&self) -> Option<&super::timer::Timer> {
         None
@@ -207,6 +212,7 @@ impl Description {
             _ if stream.epoll().is_some() => "anon_inode:[eventpoll]".into(),
             _ if stream.signals().is_some() => "anon_inode:[signalfd]".into(),
             _ if stream.notices().is_some() => "anon_inode:inotify".into(),
+            _ if stream.process().is_some() => "anon_inode:[pidfd]".into(),
             _ if stream.timer().is_some() => "anon_inode:[timerfd]".into(),
             _ => "anon_inode:[eventfd]".into(),
         };

@@ -68,7 +68,7 @@ impl Stream for ReadEnd {
     }
 
     fn wake(&self, waker: &Waker) {
-        self.0.wake(waker);
+        self.0.wake_for_bytes(waker);
     }
 
     fn kind(&self) -> NodeType {
@@ -94,7 +94,7 @@ impl Stream for WriteEnd {
     }
 
     fn wake(&self, waker: &Waker) {
-        self.0.wake(waker);
+        self.0.wake_for_room(waker);
     }
 
     fn kind(&self) -> NodeType {

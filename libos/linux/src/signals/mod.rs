@@ -260,6 +260,18 @@ impl Info {
         Info { signal: signal.0, errno: 0, code, padding: 0, fields }
     }
 
+    /// [`Info::sent`] of a signal's number; nothing for 0, which only asks whether anybody is there.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is no such signal.
+    pub fn sent_by(signal: u64, code: i32, process: u32, user: u32) -> Result<Option<Info>, Errno> {
+        if signal as u32 == 0 {
+            return Ok(None);
+        }
+        let signal = Signal::new(u64::from(signal as u32))?;
+        Ok(Some(Info::sent(signal, code, process, user)))
+    }
+
     /// Of a fault at an address.
     pub fn fault(signal: Signal, code: i32, address: u64) -> Info {
         Info::sent(signal, code, address as u32, (address >> 32) as u32)

@@ -89,6 +89,7 @@ const PARTS: &[&[SystemCall]] = &[
     descriptors::calls::locks::ROWS,
     descriptors::calls::flags::ROWS,
     descriptors::calls::paths::ROWS,
+    descriptors::calls::process::ROWS,
     descriptors::calls::status::ROWS,
     descriptors::calls::xattr::ROWS,
     descriptors::calls::make::ROWS,

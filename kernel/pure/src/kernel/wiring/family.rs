@@ -2,7 +2,7 @@
 
 use super::{BAR, NET, PAGE, READ, READ_WRITE, grant, map};
 use crate::acpi::Tables;
-use crate::events::Fault;
+use crate::contexts::events::Fault;
 use crate::fakes::FakeMachine;
 use crate::fakes::pci::FakeFunction;
 use crate::kernel::fake::{Program, World};
@@ -65,7 +65,7 @@ fn each_space_has_its_own_part_and_all_have_the_rest() {
         unmap(&mut world, 0, place);
         switch(&mut world, 0, space);
         assert_eq!(world.touch(0, place, true), Some(second * 4096), "who unmapped was in the first");
-        let image = world.kernel.applications[0].place.image;
+        let image = world.kernel.applications[0].image();
         assert!(image >= IMAGE_WINDOW && world.touch(0, image, false).is_some());
     }
 }
@@ -124,7 +124,7 @@ fn a_core_stays_in_its_space_whatever_other_cores_and_applications_do() {
     let frame = map(&mut world, 0, PAGE);
     let space = create(&mut world);
     world.settle(1, false);
-    let current = |world: &World| world.kernel.cores[on(core)].current;
+    let current = |world: &World| world.kernel.cores[on(core)].current();
     while current(&world) != Some(app(0)) {
         world.call(core, Syscall::CoreYield, &[]);
     }
@@ -156,7 +156,7 @@ fn who_makes_no_code_has_one_space_and_nobody_has_anothers() {
     let mut world = World::boot(1, &[maker()], &[]);
     let space = create(&mut world);
     // What lies behind the family's own frame looks like a space's root.
-    let (family, root) = (world.kernel.applications[0].family.unwrap(), world.kernel.kernel_root);
+    let (family, root) = (world.kernel.applications[0].family().unwrap(), world.kernel.kernel_root);
     world.kernel.machine.write(family + 4096, root.word());
     for number in [space + 1, 511, 512, 1 << 32 | space, u64::MAX] {
         assert_eq!(call(&mut world, 0, Syscall::SpaceSwitch, &[number]), Err(Error::InvalidArgument));
@@ -253,7 +253,7 @@ fn an_application_ends_with_all_its_spaces() {
     assert!(world.kernel.machine.processors.iter().all(|processor| processor.root.is_none()));
     assert_eq!(world.held(0), [0; 4]);
     world.kernel.start(app(0)).expect("it starts again");
-    let family = world.kernel.applications[0].family.expect("it may have several again");
+    let family = world.kernel.applications[0].family().expect("it may have several again");
     let roots = (0..512).filter(|number| world.kernel.machine.memory_word(family.word() + 8 * number) != 0);
     assert_eq!(roots.collect::<std::vec::Vec<_>>(), [0], "only the first");
 }
@@ -319,7 +319,7 @@ fn a_report_reads_the_space_that_the_application_is_in() {
         for (frame, caller) in [(first, 0x1111_0000), (second, 0x2222_0000)] {
             world.kernel.machine.write(PhysAddr::of_frame(Frame::new(frame)) + 8, caller);
         }
-        let base = world.kernel.applications[0].place.image;
+        let base = world.kernel.applications[0].image();
         world.borders[0].rbp = PAGE;
         if exits {
             assert_eq!(world.call(0, Syscall::Exit, &[EXIT_BACKTRACE]), None);

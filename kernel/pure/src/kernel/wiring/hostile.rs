@@ -1,7 +1,7 @@
 //! Owners of devices who mean no good, units that fail, and devices that keep what they were told.
 
 use super::*;
-use crate::devices::FAULTS_MAX;
+use crate::applications::FAULTS_MAX;
 use crate::testing::{app, on};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -18,7 +18,7 @@ fn fault(world: &mut World, number: usize) -> bool {
 fn a_flood_of_blocked_accesses_ends_and_fills_no_log() {
     let (mut world, number) = with_device(Unit::Vtd);
     drive(&mut world);
-    world.kernel.contexts[0].events.pending = 0;
+    world.kernel.contexts[0].events_mut().pending = 0;
     let mut blocked = 0;
     while fault(&mut world, number) {
         blocked += 1;
@@ -27,7 +27,7 @@ fn a_flood_of_blocked_accesses_ends_and_fills_no_log() {
     assert_eq!((blocked, world.kernel.board.devices[0].dma_blocked.load(Relaxed)), (FAULTS_MAX, FAULTS_MAX));
     let lines = world.kernel.machine.said.matches("DMA blocked").count();
     assert!((1..=7).contains(&lines), "{lines} lines");
-    let told = world.kernel.contexts[0].events;
+    let told = *world.kernel.contexts[0].events();
     assert!(told.has(Upcall::DmaBlocked) && told.has(Upcall::DeviceLeft));
     assert_eq!(world.call(0, Syscall::DeviceRelease, &[0]), Some(Ok(0)));
     assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Err(Error::NotPermitted)));
@@ -44,7 +44,7 @@ fn interrupts_are_taken_back_core_by_core() {
         let (mut world, number) = with_device(Unit::Vtd);
         drive(&mut world);
         assert_eq!(world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Some(Ok(1)));
-        while world.kernel.cores[1].current != Some(app(0)) {
+        while world.kernel.cores[1].current() != Some(app(0)) {
             world.pass(1, 1_000_000);
         }
         assert_eq!(world.call(1, Syscall::InterruptBind, &[0, 1, 6]), Some(Ok(0)));
@@ -59,7 +59,7 @@ fn interrupts_are_taken_back_core_by_core() {
                 world.call_once(0, Syscall::DeviceRelease, &[0]);
                 world.borders[0].rip = begin;
             }
-            [on(0), on(1)].map(|core| world.kernel.cores[core].vectors.0.iter().flatten().count())
+            [on(0), on(1)].map(|core| world.kernel.cores[core].vectors.count())
         };
         assert_eq!([piece(), piece()], [[0, 1], [0, 0]], "ends: {ends}");
         assert!(world.kernel.devices.owner(0).is_some(), "the device itself is the next piece");
@@ -78,9 +78,9 @@ fn interrupts_are_taken_back_core_by_core() {
 fn what_a_flood_costs_is_its_owners() {
     let (mut world, number) = with_device(Unit::Vtd);
     drive(&mut world);
-    world.kernel.contexts[0].events.pending = 0;
+    world.kernel.contexts[0].events_mut().pending = 0;
     world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
-    assert_eq!(world.kernel.cores[0].current, Some(app(2)), "the bystander");
+    assert_eq!(world.kernel.cores[0].current(), Some(app(2)), "the bystander");
     let used = |world: &World| [0, 2].map(|app: usize| world.kernel.usage[app].cycles.load(Relaxed));
     let turn = |world: &World, app| world.kernel.cores[0].queue.cycles_left(app, crate::cores::SLICE_NS);
     world.kernel.account(on(0));
@@ -256,7 +256,7 @@ fn what_stands_in_one_slot_of_the_root_is_one_owners() {
 fn a_device_is_heard_once_until_its_owner_has_its_turn() {
     let (mut world, number) = with_device(Unit::None);
     assert_eq!(world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Some(Ok(1)));
-    while world.kernel.cores[1].current != Some(app(0)) {
+    while world.kernel.cores[1].current() != Some(app(0)) {
         world.pass(1, 1_000_000);
     }
     drive(&mut world);
@@ -266,7 +266,7 @@ fn a_device_is_heard_once_until_its_owner_has_its_turn() {
         world.settle(0, false);
     };
     let has_turn = |world: &mut World, app| {
-        while world.kernel.cores[0].current != Some(app) {
+        while world.kernel.cores[0].current() != Some(app) {
             world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
         }
     };
@@ -274,13 +274,13 @@ fn a_device_is_heard_once_until_its_owner_has_its_turn() {
     assert!(signals(&mut world, number, 0), "its owner runs");
     for (says, then) in [(None, [true, true]), (Some([0, 1]), [false, true]), (Some([0, 0]), [true, true])] {
         has_turn(&mut world, app(2));
-        world.kernel.contexts[0].events.pending = 0;
+        world.kernel.contexts[0].events_mut().pending = 0;
         for entry in [0, 1] {
             interrupt(&mut world, entry);
             assert!(!signals(&mut world, number, entry.into()), "{says:?}");
-            assert_eq!(world.kernel.cores[0].current, Some(app(2)), "{says:?}");
+            assert_eq!(world.kernel.cores[0].current(), Some(app(2)), "{says:?}");
         }
-        let told = world.kernel.contexts[0].events;
+        let told = *world.kernel.contexts[0].events();
         assert!(told.has(Upcall::Interrupt) && told.interrupts == 0b11 << 5, "{says:?}");
         // What the owner says meanwhile, on its other core, holds from its turn on: nobody is interrupted for
         // it again and again.
@@ -290,11 +290,11 @@ fn a_device_is_heard_once_until_its_owner_has_its_turn() {
         }
         has_turn(&mut world, app(0));
         assert_eq!([0, 1].map(|entry| signals(&mut world, number, entry)), then, "{says:?}");
-        assert!(!world.kernel.cores[0].defers, "{says:?}");
+        assert!(!world.kernel.cores[0].vectors.defers(), "{says:?}");
     }
     // Who waits is woken, as often as it waits.
     map(&mut world, 0, PAGE);
-    world.kernel.contexts[0].events = Default::default();
+    *world.kernel.contexts[0].events_mut() = Default::default();
     assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), None);
     interrupt(&mut world, 0);
     assert!(signals(&mut world, number, 0));
@@ -305,9 +305,9 @@ fn a_device_is_heard_once_until_its_owner_has_its_turn() {
 fn what_an_interrupt_costs_is_its_owners() {
     let (mut world, _) = with_device(Unit::None);
     drive(&mut world);
-    world.kernel.contexts[0].events.pending = 0;
+    world.kernel.contexts[0].events_mut().pending = 0;
     world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
-    assert_eq!(world.kernel.cores[0].current, Some(app(2)), "the bystander");
+    assert_eq!(world.kernel.cores[0].current(), Some(app(2)), "the bystander");
     world.kernel.account(on(0));
     let used = |world: &World| [0, 2].map(|app: usize| world.kernel.usage[app].cycles.load(Relaxed));
     let (before, begin) = (used(&world), world.kernel.machine.now_ns);
@@ -349,8 +349,8 @@ impl Asking {
                 world.settle(0, false);
             }
         }
-        if world.kernel.cores[0].current == Some(app(0)) {
-            let told = core::mem::take(&mut world.kernel.contexts[0].events).interrupts;
+        if world.kernel.cores[0].current() == Some(app(0)) {
+            let told = core::mem::take(world.kernel.contexts[0].events_mut()).interrupts;
             for entry in (0..2).filter(|entry| told & 1 << (5 + entry) != 0) {
                 (self.asked[entry], self.line[entry]) = (0, false);
             }
@@ -363,7 +363,7 @@ fn no_interrupt_is_lost_while_its_owner_waits_for_its_turn() {
     for (seed, remembers) in (0..60_u64).flat_map(|seed| [(seed, true), (seed, false)]) {
         let (mut world, number) = with_device(Unit::None);
         assert_eq!(world.call(0, Syscall::CoreAcquire, &[0x40_0000, 0x50_0000, 9, 1]), Some(Ok(1)));
-        while world.kernel.cores[1].current != Some(app(0)) {
+        while world.kernel.cores[1].current() != Some(app(0)) {
             world.pass(1, 1_000_000);
         }
         drive(&mut world);
@@ -388,7 +388,7 @@ fn no_interrupt_is_lost_while_its_owner_waits_for_its_turn() {
                 if remembers { world.call(1, Syscall::InterruptMask, &[0, entry, 0]) } else { None };
             assert!(unmasked.is_none_or(|answer| answer.is_ok()));
         }
-        while world.kernel.cores[0].current != Some(app(0)) {
+        while world.kernel.cores[0].current() != Some(app(0)) {
             world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
         }
         device.settle(&mut world, number);

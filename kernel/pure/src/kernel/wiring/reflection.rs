@@ -38,7 +38,7 @@ fn neither_entry_nor_word_is_anywhere_but_in_memory_of_the_applications() {
     map(&mut world, 0, PAGE);
     let frame = grant(&mut world, 0);
     world.call(0, Syscall::MemoryMap, &[PAGE + 4096, frame, 0, 1, READ]).unwrap().unwrap();
-    let image = world.kernel.applications[0].place.image + 0x1000;
+    let image = world.kernel.applications[0].image() + 0x1000;
     for (entry, word, error) in [
         (USER_END, PAGE, Error::OutsideUserSpace),
         (u64::MAX << 47, PAGE, Error::OutsideUserSpace),
@@ -87,9 +87,9 @@ fn a_reflection_stays_with_its_context() {
     let own = told(&world);
     assert!(own.is_some());
     world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
-    assert_eq!((world.kernel.cores[crate::testing::on(0)].current, told(&world)), (Some(app(1)), None));
+    assert_eq!((world.kernel.cores[crate::testing::on(0)].current(), told(&world)), (Some(app(1)), None));
     world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
-    assert_eq!((world.kernel.cores[crate::testing::on(0)].current, told(&world)), (Some(app(0)), own));
+    assert_eq!((world.kernel.cores[crate::testing::on(0)].current(), told(&world)), (Some(app(0)), own));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_reflection_ends_with_its_application() {
     assert_eq!(world.held(0), [0; 4]);
     world.kernel.start(app(0)).expect("it starts again");
     world.settle(0, false);
-    while world.kernel.cores[crate::testing::on(0)].current != Some(app(0)) {
+    while world.kernel.cores[crate::testing::on(0)].current() != Some(app(0)) {
         world.call(0, Syscall::CoreYield, &[]).unwrap().unwrap();
     }
     assert_eq!(told(&world), None);

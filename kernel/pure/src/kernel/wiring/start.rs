@@ -9,14 +9,14 @@ use nom_abi::layout::CHANNEL_STRIDE;
 /// The page at an address of who runs on a core: its frame, and what may be done there.
 fn page(world: &World, core: usize, address: u64) -> Option<(u64, Protection)> {
     let kernel = &world.kernel;
-    let space = kernel.space_of(on(core), kernel.cores[core].current?).ok()?;
+    let space = kernel.space_of(on(core), kernel.cores[core].current()?).ok()?;
     let leaf = space.translate(&kernel.machine, user(address))?;
     Some((leaf.frame.number(), leaf.protection))
 }
 
 fn start_page(world: &World, core: usize) -> Start {
     let (kernel, mut start) = (&world.kernel, Start::new_zeroed());
-    let space = kernel.space_of(on(core), kernel.cores[core].current.unwrap()).unwrap();
+    let space = kernel.space_of(on(core), kernel.cores[core].current().unwrap()).unwrap();
     space.read_user(&kernel.machine, user(world.borders[core].rdi), start.as_mut_bytes()).unwrap();
     start
 }
@@ -29,7 +29,7 @@ fn only_the_publisher_writes_prices_and_nobody_the_board() {
         World::boot(2, &[Program { flags, ..Program::named("priced") }, Program::named("reader")], &[]);
     for core in 0..2 {
         let board = start_page(&world, core).board;
-        let publishes = world.kernel.cores[core].current == Some(app(0));
+        let publishes = world.kernel.cores[core].current() == Some(app(0));
         for offset in (0..BOARD_BYTES).step_by(4096) {
             let may_write = publishes && offset >= PRICES_OFFSET;
             let allowed = if may_write { Protection::ReadWrite } else { Protection::Read };

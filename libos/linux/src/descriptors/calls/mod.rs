@@ -9,6 +9,7 @@ pub(crate) mod messages;
 pub(crate) mod notices;
 pub(crate) mod options;
 pub(crate) mod paths;
+pub(crate) mod process;
 pub(crate) mod ready;
 pub(crate) mod sockets;
 pub(crate) mod splice;

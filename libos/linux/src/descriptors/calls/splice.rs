@@ -55,12 +55,12 @@ fn check_flags(flags: u64) -> Result<u32, Errno> {
 /// sent a signal.
 fn await_pipe<T>(
     call: &Call<'_>,
-    (description, buffer, flags): (&Description, &Buffer, u32),
+    (description, _, flags): (&Description, &Buffer, u32),
     mut act: impl FnMut() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let result = match act() {
         Err(Errno::EAGAIN) if flags & SPLICE_F_NONBLOCK == 0 && !description.is_nonblocking() => {
-            call.block_on(until_ready(act, |waker| buffer.wake(waker)))?
+            call.block_on(until_ready(act, |waker| description.wake(waker)))?
         }
         result => result,
     };

@@ -1,6 +1,6 @@
 //! What is said when an application faults: what it did, its registers, and the calls that led there.
 
-use crate::events::{Fault, PAGE_FAULT};
+use crate::contexts::events::{Fault, PAGE_FAULT};
 use crate::ids::{AppId, CoreId};
 use crate::kernel::Kernel;
 use crate::machine::{Level, Machine, UserAddr};

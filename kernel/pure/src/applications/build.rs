@@ -1,7 +1,7 @@
 //! How an application starts: its address space is filled from the bundle, so many pages at a time, and
 //! others have the kernel in between. It holds no core until all is there.
 
-use crate::applications::Application;
+use super::Application;
 use crate::cores::beginning;
 use crate::frames::Owner;
 use crate::ids::{AppId, CoreId};
@@ -27,8 +27,8 @@ pub(crate) const PAGES_AT_A_TIME: u64 = 16;
 
 /// Where the parts of an application are placed, at random.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Placement {
-    pub image: u64,
+pub(super) struct Placement {
+    pub(super) image: u64,
     stack: u64,
     start: u64,
     board: u64,
@@ -175,7 +175,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
                 };
                 let (address, size) = (address + done as u64, PageSize::Small);
                 let of = Mapping { address, frame, size, count, protection, caching: Caching::WriteBack };
-                let space = self.applications[app].space.ok_or(Error::WrongState)?;
+                let space = self.applications[app].space()?;
                 self.map_pages(app, space, Bounds::USER, &of)?;
                 (left, done) = (left - count, done + (count * FRAME_BYTES) as usize);
             }

@@ -7,7 +7,7 @@
 //! space, by its number.
 
 use crate::frames::Owner;
-use crate::ids::{AppId, CoreId};
+use crate::ids::AppId;
 use crate::kernel::Kernel;
 use crate::machine::{Machine, PhysAddr};
 use crate::paging::{ENTRIES, ROOT_LEVEL, index};
@@ -17,7 +17,7 @@ use core::ops::{Range, RangeInclusive};
 use nom_abi::PageSize;
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::{OWN_HIGH, OWN_LOW};
-use nom_abi::syscall::arguments::{SpaceCreate, SpaceEnd, SpaceSwitch};
+use nom_abi::syscall::arguments::{SpaceCreate, SpaceEnd};
 
 /// Whether an entry of a root table is for what each space has for itself.
 fn is_own(entry: &usize) -> bool {
@@ -30,12 +30,6 @@ fn entries(range: Range<u64>) -> RangeInclusive<usize> {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// The space that an application is in on a core. Errors: WrongState (it does not hold the core).
-    pub(crate) fn space_of(&self, core: CoreId, app: AppId) -> Result<Space> {
-        let context = core.index() * self.applications.len() + app.index();
-        self.contexts[context].space.ok_or(Error::WrongState)
-    }
-
     /// Where the root of space `number` is noted. Errors: InvalidArgument (no space can have that number, or
     /// the application has but one).
     fn note(&self, app: AppId, number: u64) -> Result<PhysAddr> {
@@ -45,7 +39,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Space `number` of an application. Errors: InvalidArgument (there is none).
-    fn member(&self, app: AppId, number: u64) -> Result<Space> {
+    pub(crate) fn member(&self, app: AppId, number: u64) -> Result<Space> {
         let root = PhysAddr::new(self.machine.read(self.note(app, number)?));
         Space::noted(root).ok_or(Error::InvalidArgument)
     }
@@ -94,13 +88,6 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.write(self.note(app, number)?, space.root().word());
         self.publish_memory(app);
         Ok(Reply::Value(number))
-    }
-
-    pub(crate) fn space_switch(&mut self, caller: Caller<'_>, asked: SpaceSwitch) -> Result<Reply> {
-        let space = self.member(caller.app, asked.space)?;
-        self.context(caller.core, caller.app).space = Some(space);
-        self.machine.load_space(Some(space.root()));
-        Ok(Reply::DONE)
     }
 
     pub(crate) fn space_end(&mut self, Caller { app, .. }: Caller<'_>, asked: SpaceEnd) -> Result<Reply> {

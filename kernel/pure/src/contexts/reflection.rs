@@ -37,7 +37,7 @@ impl<M: Machine> Kernel<'_, M> {
         if !address.is_multiple_of(size_of::<u64>() as u64) {
             return Err(Error::Misaligned);
         }
-        let space = self.applications[app].space.ok_or(Error::WrongState)?;
+        let space = self.applications[app].space()?;
         let leaf = space.translate(&self.machine, UserAddr::pointer(address)?).ok_or(Error::BadPointer)?;
         if !leaf.protection.writable() || leaf.caching == Caching::Uncached {
             return Err(Error::BadPointer);

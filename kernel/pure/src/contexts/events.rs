@@ -35,7 +35,7 @@ pub struct Fault {
 impl<M: Machine> Kernel<'_, M> {
     /// An instruction of `core`'s current application faulted. Its handler is told, or it ends.
     pub fn fault(&mut self, core: CoreId, registers: &mut Registers, fault: Fault) {
-        let Some(app) = self.cores[core].current else {
+        let Some(app) = self.cores[core].current() else {
             return; // It ended on another core while this one was on its way here.
         };
         let context = self.context(core, app);
@@ -149,7 +149,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Wakes another core of the application.
     pub(crate) fn core_notify(&mut self, caller: Caller<'_>, asked: CoreNotify) -> Result<Reply> {
-        let core = CoreId::in_set(asked.core, self.applications[caller.app].cores).ok_or(Error::NoCore)?;
+        let core = CoreId::in_set(asked.core, self.applications[caller.app].cores()).ok_or(Error::NoCore)?;
         self.tell_on(core, caller.app, Upcall::CoreNotified, |_| {});
         Ok(Reply::DONE)
     }
@@ -180,5 +180,32 @@ impl<M: Machine> Kernel<'_, M> {
         note(&mut context.events);
         context.post(what);
         self.wake(core, app);
+    }
+    /// Makes a sleeping context ready and gives it its events; one that does not sleep is told by upcall.
+    pub(crate) fn wake(&mut self, core: CoreId, app: AppId) {
+        let is_current = self.cores[core].current() == Some(app);
+        let context = self.context(core, app);
+        match context.state {
+            State::Absent => {}
+            // Where another one runs, this one is told when it has its turn: nobody is interrupted for it.
+            State::Ready if !is_current || context.upcalls_wait => {}
+            State::Ready => self.disturb(core),
+            State::Waiting { events: address, .. } => {
+                let events = context.take_events();
+                context.state = State::Ready;
+                // A pointer that was good when the call was made may have been unmapped since.
+                let result = self.write_events(core, app, address, &events).map(|()| events.pending);
+                let context = self.context(core, app);
+                (context.registers.rax, context.registers.rdx) = nom_abi::error::encode(result);
+                self.account(core);
+                self.cores[core].queue.wake(app);
+                self.disturb(core);
+            }
+        }
+    }
+
+    fn write_events(&mut self, core: CoreId, app: AppId, at: UserAddr, events: &Events) -> Result<()> {
+        let space = self.space_of(core, app)?;
+        space.write_user(&mut self.machine, at, events.as_bytes())
     }
 }

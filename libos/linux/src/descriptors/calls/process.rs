@@ -1,0 +1,85 @@
+//! Processes by descriptors: pidfd_open(2), pidfd_send_signal(2).
+
+use super::get;
+use super::make::{add, of_stream};
+use crate::call::Call;
+use crate::descriptors::process::ProcessDescriptor;
+use crate::process::Process;
+use crate::signals::{Info, Signal};
+use crate::table::SystemCall;
+use alloc::rc::Rc;
+use linux_raw_sys::general as abi;
+use nom_fs::Errno;
+
+/// These calls.
+pub(crate) const ROWS: &[SystemCall] = &[
+    SystemCall::complete(abi::__NR_pidfd_open, "pidfd_open", &["process", "flags"], open),
+    SystemCall::partial(
+        abi::__NR_pidfd_send_signal,
+        "pidfd_send_signal",
+        &["descriptor", "signal", "info", "flags"],
+        send_signal,
+        "as kill",
+    ),
+];
+
+fn open(call: &Call<'_>) -> Result<u64, Errno> {
+    let (id, flags) = (call.int(0), call.arguments[1] as u32);
+    if id <= 0 || flags & !abi::O_NONBLOCK != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let Some(process) = call.family().process(id as u32) else {
+        // A thread is none of its own.
+        let is_thread = |process: &Rc<Process>| process.tasks.borrow().contains_key(&(id as u32));
+        let is_there = call.family().processes().iter().any(is_thread);
+        return Err(if is_there { Errno::EINVAL } else { Errno::ESRCH });
+    };
+    of_process(call, process, flags).map(|descriptor| descriptor as u64)
+}
+
+/// A descriptor of a process, which a new program does not get.
+///
+/// # Errors
+/// `EMFILE`.
+pub(crate) fn of_process(call: &Call<'_>, process: Rc<Process>, flags: u32) -> Result<i32, Errno> {
+    let stream = ProcessDescriptor::new(process);
+    add(call, of_stream(stream, abi::O_RDWR | flags & abi::O_NONBLOCK), abi::O_CLOEXEC)
+}
+
+/// What a descriptor of a process says: the identifier that it has or had, and whether nobody waits by it.
+///
+/// # Errors
+/// `EBADF` if it is none.
+pub(crate) fn named_by(call: &Call<'_>, descriptor: i32) -> Result<(u32, bool), Errno> {
+    let description = get(call, descriptor)?;
+    let process = description.stream().and_then(|stream| stream.process()).ok_or(Errno::EBADF)?;
+    Ok((process.id(), description.is_nonblocking()))
+}
+
+fn send_signal(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, signal, info, flags, ..] = call.arguments;
+    if flags as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let description = get(call, call.int(0))?;
+    let named = description.stream().and_then(|stream| stream.process()).ok_or(Errno::EBADF)?;
+    let own = call.process();
+    let info = match info {
+        0 => Info::sent_by(signal, abi::SI_USER as i32, own.id, own.user())?,
+        at => {
+            let given: Info = call.memory().read_value(at)?;
+            if given.signal != signal as u32 {
+                return Err(Errno::EINVAL);
+            }
+            if named.id() != own.id && (given.code >= 0 || given.code == abi::SI_TKILL) {
+                return Err(Errno::EPERM);
+            }
+            (given.signal != 0).then(|| Signal::new(signal).map(|_| given)).transpose()?
+        }
+    };
+    let process = named.process()?;
+    if let Some(info) = info {
+        process.send(call.family(), info);
+    }
+    Ok(0)
+}
