@@ -69,8 +69,9 @@ pub struct RequestQueues<T> {
     may_be_bypassed: bool,
     /// By client.
     queues: Vec<Option<RequestQueue<T>>>,
-    /// Messages in all of them.
+    /// Messages in all of them, and in how many of them there are any.
     waiting: usize,
+    occupied: usize,
     /// Messages that one decision is for.
     batching: NonZeroU32,
     /// Whom the last decision was for, and how many messages it still covers.
@@ -89,6 +90,7 @@ impl<T> RequestQueues<T> {
             may_be_bypassed,
             queues: Vec::new(),
             waiting: 0,
+            occupied: 0,
             batching,
             chosen: None,
             consumed_by_gone: ResourceRecord::default(),
@@ -178,6 +180,13 @@ impl<T> RequestQueues<T> {
         self.waiting
     }
 
+    /// Whether messages of one client at most wait: nobody's turn is delayed by who is served.
+    #[inline]
+    #[must_use]
+    pub fn is_uncontended(&self) -> bool {
+        self.occupied < 2
+    }
+
     /// Whether the resource may be called at once for whoever comes first: nobody waits, and the scheduler
     /// would only say yes.
     #[inline]
@@ -211,18 +220,29 @@ impl<T> RequestQueues<T> {
         queue.waiting.push_back(Waiting { message, bytes, arrived_ns: now_ns });
         queue.bytes += bytes;
         self.waiting += 1;
-        let is_chosen = self.chosen.is_some_and(|(chosen, _)| chosen == client);
-        if was_empty && !queue.is_suspended && !is_chosen {
-            self.scheduler.client_ready(client, QueueHead { arrived_ns: now_ns }, now_ns);
+        if was_empty {
+            self.occupy(client, now_ns);
         }
         Ok(())
+    }
+
+    /// A queue that was empty is so no more.
+    fn occupy(&mut self, client: ClientIndex, arrived_ns: u64) {
+        self.occupied += 1;
+        let is_chosen = self.chosen.is_some_and(|(chosen, _)| chosen == client);
+        let is_suspended = self.queue(client).is_some_and(|queue| queue.is_suspended);
+        if !is_suspended && !is_chosen {
+            self.scheduler.client_ready(client, QueueHead { arrived_ns }, arrived_ns);
+        }
     }
 
     /// What is served next. Whoever serves it says with [`RequestQueues::served`] what that consumed, before
     /// the next question; or gives it back ([`RequestQueues::reject`]).
     pub fn next(&mut self, now_ns: u64) -> Next<T> {
         loop {
-            if let Some((client, message)) = self.go_on(now_ns) {
+            if self.chosen.is_some_and(|(_, left)| left > 0)
+                && let Some((client, message)) = self.take_chosen(now_ns)
+            {
                 return Next::Serve(client, message);
             }
             self.end_decision(now_ns);
@@ -240,12 +260,21 @@ impl<T> RequestQueues<T> {
     }
 
     /// The next message that the last decision is for, if there is one: nobody need be asked, and the time
-    /// need not be exact.
+    /// need not be exact. While nobody else waits it is for all of its client's, if the scheduler would only
+    /// say so: whoever serves for long asks with [`RequestQueues::next`] now and then, so that who comes has
+    /// no claim from before.
     #[inline]
     pub fn go_on(&mut self, now_ns: u64) -> Option<(ClientIndex, T)> {
-        let (client, left) = self.chosen.filter(|(_, left)| *left > 0)?;
+        let is_alone = self.may_be_bypassed && self.is_uncontended();
+        self.chosen.filter(|(_, left)| *left > 0 || is_alone)?;
+        self.take_chosen(now_ns)
+    }
+
+    #[inline]
+    fn take_chosen(&mut self, now_ns: u64) -> Option<(ClientIndex, T)> {
+        let (client, left) = self.chosen?;
         let message = self.take(client, now_ns)?;
-        self.chosen = Some((client, left - 1));
+        self.chosen = Some((client, left.saturating_sub(1)));
         Some((client, message))
     }
 
@@ -257,9 +286,8 @@ impl<T> RequestQueues<T> {
         queue.waiting.push_front(Waiting { message, bytes, arrived_ns: now_ns });
         queue.bytes += bytes;
         self.waiting += 1;
-        let is_chosen = self.chosen.is_some_and(|(chosen, _)| chosen == client);
-        if was_empty && !is_chosen && !queue.is_suspended {
-            self.scheduler.client_ready(client, QueueHead { arrived_ns: now_ns }, now_ns);
+        if was_empty {
+            self.occupy(client, now_ns);
         }
     }
 
@@ -275,6 +303,7 @@ impl<T> RequestQueues<T> {
         queue.bytes -= bytes;
         queue.queued_ns += now_ns.saturating_sub(arrived_ns);
         self.waiting -= 1;
+        self.occupied -= usize::from(queue.waiting.is_empty());
         Some(message)
     }
 
@@ -327,6 +356,7 @@ impl<T> RequestQueues<T> {
     /// `arrived_ns`: it is next again, and its queue is suspended until [`RequestQueues::resume`].
     pub fn reject(&mut self, client: ClientIndex, message: T, bytes: usize, arrived_ns: u64) {
         let Some(Some(queue)) = self.queues.get_mut(client) else { return };
+        self.occupied += usize::from(queue.waiting.is_empty());
         queue.waiting.push_front(Waiting { message, bytes, arrived_ns });
         queue.bytes += bytes;
         queue.is_suspended = true;

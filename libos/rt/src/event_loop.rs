@@ -259,7 +259,8 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
                 } else {
                     self.shared().run_threads(thread, start_ns);
                 }
-                let end_ns = self.read_clock();
+                // As the last one read it when it made way.
+                let end_ns = self.shared().now_ns.get();
                 self.shared().threads.left(end_ns);
                 end_ns
             }
@@ -381,15 +382,20 @@ impl Shared {
 
     /// Takes what was sent to the core. Returns whether there was anything.
     pub(crate) fn receive(&self) -> bool {
+        if !self.inbox.begin() {
+            return false;
+        }
         let mut received = 0;
-        while received < MESSAGES_PER_TURN
-            && let Some(message) = self.inbox.receive()
-        {
+        while let Some(message) = self.inbox.receive() {
             received += 1;
             match message {
                 Message::Call(activity, call) => self.enqueue_for(activity, Work::Call(call)),
                 Message::Wake(task) => self.schedule(task),
                 Message::WakeThread(thread) => self.wake_thread(thread),
+            }
+            if received == MESSAGES_PER_TURN {
+                self.inbox.leave_rest();
+                break;
             }
         }
         self.statistics.borrow_mut().messages += u64::from(received);

@@ -29,18 +29,22 @@ pub(crate) struct Inbox {
     core: usize,
     doorbell: Arc<dyn Doorbell>,
     messages: SegQueue<Message>,
+    /// Something was sent since the core last began to receive: to ask the queue costs more, and a fence.
+    has_messages: AtomicBool,
     is_asleep: AtomicBool,
     rings: AtomicU64,
 }
 
 impl Inbox {
     pub fn new(core: usize, doorbell: Arc<dyn Doorbell>) -> Self {
-        let messages = SegQueue::new();
-        Self { core, doorbell, messages, is_asleep: AtomicBool::new(false), rings: AtomicU64::new(0) }
+        let (messages, rings) = (SegQueue::new(), AtomicU64::new(0));
+        let [has_messages, is_asleep] = [false, false].map(AtomicBool::new);
+        Self { core, doorbell, messages, has_messages, is_asleep, rings }
     }
 
     pub fn send(&self, message: Message) {
         self.messages.push(message);
+        self.has_messages.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         // The first sender takes the flag down: one ring a sleep.
         if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::Relaxed) {
@@ -49,10 +53,22 @@ impl Inbox {
         }
     }
 
-    /// Whether nobody has sent anything that was not received.
+    /// Whether nobody has sent anything since the core last began to receive.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+        !self.has_messages.load(Ordering::Acquire)
+    }
+
+    /// Begins to receive. `false` if there is nothing.
+    #[inline]
+    pub fn begin(&self) -> bool {
+        // In one step, and before the queue is asked: who sends behind its answer is heard the next time.
+        !self.is_empty() && self.has_messages.swap(false, Ordering::SeqCst)
+    }
+
+    /// Leaves the rest for the next time.
+    pub fn leave_rest(&self) {
+        self.has_messages.store(true, Ordering::Release);
     }
 
     pub fn receive(&self) -> Option<Message> {

@@ -208,19 +208,19 @@ impl<K: Copy + PartialEq> Scheduler<K> {
         Some(account)
     }
 
-    /// The running client lets all others of its activity go first that are ready. Returns who runs from now
-    /// on.
+    /// The running client, as whoever asks is it, lets all others of its activity go first that are ready.
+    /// Returns who runs from now on.
     #[inline]
     pub fn give_way(&mut self, now_ns: u64) -> Option<K> {
         let scale = self.scale_at(now_ns);
-        self.queue.give_way(scale, scale * self.lent_growth)
+        self.queue.give_way(scale)
     }
 
     /// Who of the activity that is served runs from now on.
     #[inline]
     pub fn decide_within(&mut self, now_ns: u64) -> Option<K> {
         let scale = self.scale_at(now_ns);
-        self.queue.decide(scale, scale * self.lent_growth)
+        self.queue.decide(scale, self.lent_growth)
     }
 
     /// Which activity is served from now on, and who of it runs. It is charged until the core does something
@@ -233,7 +233,7 @@ impl<K: Copy + PartialEq> Scheduler<K> {
             self.queue.skip(scale);
         }
         self.charged_ns = self.served.map(|_| now_ns);
-        self.queue.decide(scale, scale * self.lent_growth)
+        self.queue.decide(scale, self.lent_growth)
     }
 
     /// The core does something else from now on, which nobody here is charged with.
@@ -247,7 +247,10 @@ impl<K: Copy + PartialEq> Scheduler<K> {
         self.charge(now_ns);
         let scale = self.scale_at(now_ns);
         // Two nanoseconds more than needed: running a bit too long is paid for, waking too early is not.
-        let of_client = self.queue.preempt_after(scale).map(|growth| self.scale.time_to_grow(growth) + 2);
+        let of_client = self
+            .queue
+            .preempt_after(scale, self.lent_growth)
+            .map(|growth| self.scale.time_to_grow(growth) + 2);
         let of_activity = self.turn_left_ns();
         let left_ns = of_client.into_iter().chain(of_activity).min()?;
         Some(now_ns.saturating_add(left_ns))

@@ -24,13 +24,19 @@ use nom_service::Activity;
 /// it, are free for what comes.
 const HARVEST_MAX: u32 = 128;
 
-/// Most messages that are served in a poll: who is answered may soon have more to ask, and is to be heard
-/// before somebody else has his share.
+/// Most messages that are served in a poll while others wait: who is answered may soon have more to ask, and
+/// is to be heard before somebody else has his share. When for [`ALONE_NS`] nobody had to wait for another
+/// all go on that were taken from the device, which are about [`HARVEST_MAX`] at most: only then do frames
+/// go on at once again, though there are always some to come.
 const SERVE_MAX: u32 = 32;
 
 /// How long one is served before others are looked at, if not for fewer messages, and how long answers may
 /// stay while others are served. A message is not interrupted.
 const TURN_NS: u64 = 200_000;
+
+/// After so long in which only one activity's frames waited, others are not expected soon: who asks again
+/// when he is answered does so within less.
+const ALONE_NS: u64 = 20_000_000;
 
 /// Bytes of frames that may wait for one activity: few enough that all together do not take the driver's
 /// buffers away.
@@ -95,8 +101,9 @@ pub(crate) struct Gate<B> {
     paces: Vec<Pace>,
     /// Bytes of a frame that go on at a time.
     piece_max: usize,
-    /// When the present turn began.
+    /// When the present turn began, and when frames of several were last seen to wait.
     turn_ns: u64,
+    contended_ns: u64,
     look: Look,
     /// Messages of all polls.
     served: u64,
@@ -175,6 +182,7 @@ impl<B: Buffer> Gate<B> {
             paces: alloc::vec![Pace::default(); SHARED + 1],
             piece_max: *PIECE_BYTES.end(),
             turn_ns: 0,
+            contended_ns: 0,
             look: Look { now_ns: 0, is_new: false, messages: 0, most: 1 },
             served: 0,
             due: None,
@@ -285,7 +293,7 @@ impl<B: Buffer> Gate<B> {
     /// A message is served.
     #[inline]
     fn serve(&mut self, client: ClientIndex, Ticket { place, is_begun }: Ticket) -> u32 {
-        self.left -= 1;
+        self.left = self.left.saturating_sub(1);
         self.served += 1;
         self.look.is_new = false;
         let Some(arrival) = &self.frames[place as usize] else { return place };
@@ -298,13 +306,20 @@ impl<B: Buffer> Gate<B> {
         place
     }
 
+    /// Whether another message may be served in this poll.
+    #[inline]
+    fn may_serve(&self) -> bool {
+        self.left > 0
+            || self.queues.is_uncontended() && self.look.now_ns.saturating_sub(self.contended_ns) > ALONE_NS
+    }
+
     /// Where the frame is that is served next.
     fn choose(&mut self) -> Option<u32> {
         self.end_message();
         // While a decision goes on nobody is asked, nor is the clock.
         if !self.is_fresh
             && !self.look.is_new
-            && self.left > 0
+            && self.may_serve()
             && let Some((client, ticket)) = self.queues.go_on(self.look.now_ns)
         {
             return Some(self.serve(client, ticket));
@@ -313,10 +328,13 @@ impl<B: Buffer> Gate<B> {
             self.look_up();
         }
         let now_ns = self.look.now_ns;
+        if !self.queues.is_uncontended() {
+            self.contended_ns = now_ns;
+        }
         self.account(now_ns);
         // The device may have more: who is in there is to be heard first.
         let may_have_more = core::mem::take(&mut self.is_fresh) && self.harvested < HARVEST_MAX;
-        if may_have_more || self.left == 0 {
+        if may_have_more || !self.may_serve() {
             self.due = (self.queues.waiting() > 0).then(|| Instant::from_nanos(now_ns));
             self.look.is_new = false;
             return None;

@@ -408,6 +408,23 @@ fn thousands_of_connections_take_nothing_from_others() {
     beside(|world| world.connect(2, 2_000));
 }
 
+/// Though there is always one of its frames to come, and there were others' once.
+#[test]
+fn who_is_alone_again_waits_in_no_queue() {
+    let mut world = World::new(PLAN);
+    (0..2).for_each(|machine| world.connect(machine, 60));
+    world.run(WARM_UP);
+    let queued = |world: &World| world.server.borrow_mut().consumption()[FIRST].queued_ns;
+    let beside = queued(&world);
+    assert!(beside > SECOND, "{beside} ns");
+    let silver = &mut world.machines[1].0;
+    silver.flows().collect::<Vec<_>>().into_iter().for_each(|flow| silver.abort(flow));
+    world.run(SECOND / 5);
+    let alone = queued(&world);
+    let answered = world.measure(SECOND / 2)[0].1;
+    assert_eq!((queued(&world) - alone, answered > 1_000), (0, true), "{answered} answers");
+}
+
 #[test]
 fn who_has_all_the_connections_that_it_may_gets_no_more() {
     let mut world = World::new("for bronze connections=3");

@@ -198,7 +198,20 @@ const PARTS: [(&str, &[&str]); 9] = [
     ("tcp_out", &["libos/net/src/tcp/emit", "libos/net/src/tcp/flight", "libos/net/src/stack/flows"]),
     ("tcp_in", &["libos/net/src/tcp"]),
     ("classify", &["libos/net"]),
-    ("server", &["libos/serve", "libos/rt", "libos/sys", "libos/app", "libos/earn", "economy"]),
+    (
+        "server",
+        &[
+            "libos/serve",
+            "libos/service",
+            "libos/grid",
+            "libos/elastic",
+            "libos/rt",
+            "libos/sys",
+            "libos/app",
+            "libos/earn",
+            "economy",
+        ],
+    ),
     ("service", &["apps"]),
     ("kernel", &["kernel", "abi"]),
 ];

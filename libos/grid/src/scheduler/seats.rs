@@ -2,7 +2,7 @@
 
 use super::{CLIENTS_MAX, ClientIndex, ClientStatistics};
 use alloc::vec::Vec;
-use core::iter;
+use core::cmp::Ordering;
 
 /// What a scheduler knows of its clients, each with a state of the scheduler's own. There are some dozens of
 /// them, of which some are ready: these are looked at one after the other.
@@ -78,26 +78,26 @@ impl<S> Seats<S> {
         self.ready != 0
     }
 
-    /// The numbers of those that are ready.
-    #[inline]
-    pub fn ready(&self) -> impl Iterator<Item = ClientIndex> + use<S> {
-        let mut left = self.ready;
-        iter::from_fn(move || {
-            let client = left.trailing_zeros();
-            left &= left.wrapping_sub(1);
-            (client < u64::BITS).then_some(client as usize)
-        })
-    }
-
     /// The ready client that is the least by `key`, of equal ones the one that has been ready longest; its
     /// state.
     #[inline]
     pub fn least<K: Ord>(&mut self, mut key: impl FnMut(&mut S) -> K) -> Option<(ClientIndex, &mut S)> {
         let mut least: Option<(K, u64, ClientIndex)> = None;
-        for client in self.ready() {
+        let mut left = self.ready;
+        while left != 0 {
+            let client = left.trailing_zeros() as usize;
+            left &= left - 1;
             let Some(Some(seat)) = self.seats.get_mut(client) else { continue };
             let own = key(&mut seat.state);
-            if least.as_ref().is_none_or(|(key, turn, _)| (&own, seat.turn) < (key, *turn)) {
+            let is_less = match &least {
+                None => true,
+                Some((key, turn, _)) => match own.cmp(key) {
+                    Ordering::Less => true,
+                    Ordering::Equal => seat.turn < *turn,
+                    Ordering::Greater => false,
+                },
+            };
+            if is_less {
                 least = Some((own, seat.turn, client));
             }
         }

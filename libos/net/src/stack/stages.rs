@@ -260,10 +260,19 @@ impl<N: Nic> Stack<N> {
     /// Takes one frame from classify to input where nobody can stand between: what was found is not put
     /// anywhere.
     #[inline(always)]
-    fn pass(&mut self, application: &mut impl Application<N>, mut received: Received<N::Buffer>) {
-        if !application.filters_segments()
-            && let Some(located) = self.locate(&received)
-        {
+    fn pass(&mut self, application: &mut impl Application<N>, received: Received<N::Buffer>) {
+        let located = if application.filters_segments() { None } else { self.locate(&received) };
+        self.go_on(application, located, received);
+    }
+
+    #[inline(always)]
+    fn go_on(
+        &mut self,
+        application: &mut impl Application<N>,
+        located: Option<Located>,
+        mut received: Received<N::Buffer>,
+    ) {
+        if let Some(located) = located {
             self.arrived_ns = received.at_ns;
             if self.input_plain(application, &located, &mut received) {
                 return;
@@ -282,11 +291,10 @@ impl<N: Nic> Stack<N> {
     ) {
         let located = if application.filters_segments() { None } else { self.locate(&received) };
         let label = self.label_of(application, located.as_ref(), &received);
-        let mut arrival = Arrival::new(received, located, label);
         if queues.goes_on(label) {
-            self.input(application, &mut arrival);
-        } else if let Some(place) = queues.push(label, arrival.bytes) {
-            *place = Some(arrival);
+            self.go_on(application, located, received);
+        } else if let Some(place) = queues.push(label, chain_len(&received.frame)) {
+            *place = Some(Arrival::new(received, located, label));
         }
     }
 

@@ -48,6 +48,18 @@ fn calls_arrive_in_order_and_are_charged_to_their_activity() {
 }
 
 #[test]
+fn more_than_a_turn_receives_is_received_though_nothing_else_is_sent() {
+    let (_, mut core) = event_loop();
+    let (remote, received) = (core.handle().remote(), Arc::<AtomicU64>::default());
+    for _ in 0..600 {
+        let received = received.clone();
+        remote.post(A, move |_| _ = received.fetch_add(1, Ordering::Relaxed));
+    }
+    (0..200).for_each(|_| _ = core.turn());
+    assert_eq!(received.load(Ordering::Relaxed), 600);
+}
+
+#[test]
 fn a_message_that_comes_while_pollers_are_armed_is_not_slept_over() {
     let (world, mut core) = event_loop();
     core.handle().set_thresholds(Thresholds::INTERRUPTS);

@@ -35,7 +35,13 @@ impl<T: Copy> Ring<T> {
     }
 
     #[inline]
-    fn get(&self, place: usize) -> Option<&T> {
+    pub fn front_mut(&mut self) -> Option<&mut T> {
+        if self.len == 0 { None } else { self.slot(0) }
+    }
+
+    /// Who is in that place, if that is below the length.
+    #[inline]
+    pub fn get(&self, place: usize) -> Option<&T> {
         self.slots.get(self.head.wrapping_add(place) & self.slots.len().wrapping_sub(1))
     }
 
@@ -51,9 +57,10 @@ impl<T: Copy> Ring<T> {
         first.iter_mut().chain(second).take(len)
     }
 
-    /// How many, from the first on, are as `is_before` says; who is not comes after all who are.
-    pub fn partition_point(&self, is_before: impl Fn(&T) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.len);
+    /// The place, from `low` on, of the first that is not as `is_before` says; who is not comes after all who
+    /// are.
+    pub fn partition_point(&self, mut low: usize, is_before: impl Fn(&T) -> bool) -> usize {
+        let mut high = self.len;
         while low < high {
             let middle = low + (high - low) / 2;
             if self.get(middle).is_some_and(&is_before) { low = middle + 1 } else { high = middle }
@@ -84,21 +91,20 @@ impl<T: Copy> Ring<T> {
         Some(first)
     }
 
-    /// Puts `value` behind the last, and makes it the first, which is no longer in the queue. Of an empty
-    /// one it stays as it is.
+    /// Puts the first behind the last, as `change` makes it once it has seen that one. Returns who is the
+    /// first from then on.
     #[inline]
-    pub fn exchange(&mut self, value: &mut T) {
-        if self.len == 0 {
-            return;
+    pub fn rotate(&mut self, change: impl FnOnce(&mut T, &T)) -> Option<&T> {
+        if self.len < 2 {
+            return self.front();
         }
-        // There is a place to spare, so these are two: no need to keep the first elsewhere meanwhile.
-        if let Some(behind) = self.slot(self.len) {
-            *behind = *value;
-        }
-        if let Some(first) = self.slot(0) {
-            *value = *first;
-        }
+        // There is a place to spare, so these are three: no need to keep the first elsewhere meanwhile.
+        let (mask, behind) = (self.slots.len().wrapping_sub(1), self.head.wrapping_add(self.len));
+        let mut moved = *self.get(0)?;
+        change(&mut moved, self.slots.get(behind.wrapping_sub(1) & mask)?);
+        *self.slots.get_mut(behind & mask)? = moved;
         self.head = self.head.wrapping_add(1);
+        self.get(0)
     }
 
     /// Puts `value` in front of the one in that place.
@@ -153,10 +159,14 @@ mod tests {
                     }
                     2 => prop_assert_eq!(ring.pop_front(), queue.pop_front()),
                     3 => {
-                        let mut first = value;
-                        ring.exchange(&mut first);
-                        queue.push_back(value);
-                        prop_assert_eq!(Some(first), queue.pop_front());
+                        let first = ring.rotate(|first, last| *first += *last + value).copied();
+                        let ends = queue.front().zip(queue.back()).filter(|_| queue.len() > 1);
+                        if let Some((moved, last)) = ends {
+                            let moved = moved + last + value;
+                            queue.pop_front();
+                            queue.push_back(moved);
+                        }
+                        prop_assert_eq!(first, queue.front().copied());
                     }
                     4 => {
                         let place = value as usize % (queue.len() + 1);
@@ -180,13 +190,18 @@ mod tests {
         }
 
         #[test]
-        fn a_sorted_one_is_searched(values in proptest::collection::vec(0u32..50, 0..40), limit in 0u32..50) {
+        fn a_sorted_one_is_searched(
+            values in proptest::collection::vec(0u32..50, 0..40),
+            limit in 0u32..50,
+            from in 0usize..40,
+        ) {
             let mut values = values;
-            values.sort_unstable();
+            let from = from.min(values.len());
+            values[from..].sort_unstable();
             let mut ring = Ring::default();
             values.iter().for_each(|value| ring.push_back(*value));
-            let expected = values.partition_point(|value| *value < limit);
-            prop_assert_eq!(ring.partition_point(|value| *value < limit), expected);
+            let expected = from + values[from..].partition_point(|value| *value < limit);
+            prop_assert_eq!(ring.partition_point(from, |value| *value < limit), expected);
         }
     }
 }

@@ -71,62 +71,61 @@ impl<K> Slot<K> {
     }
 }
 
-#[derive(Debug)]
-struct Running<K> {
-    slot: Slot<K>,
-    /// Subtracted from its run time as long as it runs.
-    lent: f64,
-    /// What the scale was when it was charged last.
-    scale: f64,
-}
-
-impl<K> Running<K> {
-    #[inline]
-    fn charge(&mut self, scale: f64) {
-        // What a clock that goes back takes away, it gives when it goes on.
-        self.slot.runtime += (scale - self.scale) * self.slot.share;
-        self.scale = scale;
-    }
-}
-
 /// The clients of one activity that are ready. `K` names a client.
 #[derive(Debug)]
 pub(super) struct RunQueue<K> {
-    /// By run time, then by who came first. Whoever comes nearly always belongs to one end: who has just run,
-    /// or slept for long.
-    ready: Ring<Slot<K>>,
-    running: Option<Running<K>>,
+    /// The running one, if one runs; then those that wait, by run time, then by who came first. Whoever comes
+    /// nearly always belongs to one end: who has just run, or slept for long.
+    clients: Ring<Slot<K>>,
+    is_running: bool,
+    /// What the scale was when the running one was charged last.
+    charged: f64,
+    /// What it was when its turn began: what is subtracted from its run time as long as it runs is in
+    /// proportion to that.
+    begun: f64,
 }
 
 impl<K> Default for RunQueue<K> {
     fn default() -> Self {
-        Self { ready: Ring::default(), running: None }
+        Self { clients: Ring::default(), is_running: false, charged: 0.0, begun: 0.0 }
     }
 }
 
 impl<K: Copy + PartialEq> RunQueue<K> {
     /// Clients that run or are ready to.
     pub fn load(&self) -> usize {
-        self.ready.len() + usize::from(self.running.is_some())
+        self.clients.len()
     }
 
     /// Whether any client is ready beside the one that runs.
     #[inline]
     pub fn has_waiting(&self) -> bool {
-        self.ready.front().is_some()
+        self.load() > usize::from(self.is_running)
     }
 
     /// Who runs.
     #[inline]
     pub fn running(&self) -> Option<K> {
-        self.running.as_ref().map(|running| running.slot.client)
+        self.running_slot().map(|slot| slot.client)
+    }
+
+    #[inline]
+    fn running_slot(&self) -> Option<&Slot<K>> {
+        if self.is_running { self.clients.front() } else { None }
+    }
+
+    /// The first of those that wait.
+    #[inline]
+    fn next(&self) -> Option<&Slot<K>> {
+        let place = usize::from(self.is_running);
+        if place < self.clients.len() { self.clients.get(place) } else { None }
     }
 
     /// The account of a client that the running one starts: as if it had run as much, so that to start
     /// others gains nothing. A new one if none is running.
     pub fn inherit(&self, weight: NonZeroU32, epoch: u64) -> Account {
-        let Some(running) = &self.running else { return Account::new(weight) };
-        let (_, mut account) = running.slot.into_account(epoch);
+        let Some(running) = self.running_slot() else { return Account::new(weight) };
+        let (_, mut account) = running.into_account(epoch);
         account.set_weight(weight);
         account
     }
@@ -141,89 +140,93 @@ impl<K: Copy + PartialEq> RunQueue<K> {
     #[inline]
     pub fn block(&mut self, scale: f64, epoch: u64) -> Option<Account> {
         self.charge(scale);
-        self.running.take().map(|running| running.slot.into_account(epoch).1)
+        self.take_running().map(|slot| slot.into_account(epoch).1)
+    }
+
+    #[inline]
+    fn take_running(&mut self) -> Option<Slot<K>> {
+        if core::mem::take(&mut self.is_running) { self.clients.pop_front() } else { None }
     }
 
     /// A client is no longer ready, whether it runs or not; returns its account.
     pub fn withdraw(&mut self, client: K, epoch: u64) -> Option<Account> {
-        if let Some(running) = self.running.take_if(|running| running.slot.client == client) {
-            return Some(running.slot.into_account(epoch).1);
-        }
-        let place = self.ready.position(|slot| slot.client == client)?;
-        self.ready.remove(place).map(|slot| slot.into_account(epoch).1)
+        let place = self.clients.position(|slot| slot.client == client)?;
+        self.is_running &= place > 0;
+        self.clients.remove(place).map(|slot| slot.into_account(epoch).1)
     }
 
-    /// The running client lets all others go first that are ready. Returns who runs from now on.
+    /// The running client, as whoever asks says that there is one, lets all others go first that are ready.
+    /// Returns who runs from now on.
     #[inline]
-    pub fn give_way(&mut self, scale: f64, lent: f64) -> Option<K> {
-        let running = self.running.as_mut()?;
-        running.charge(scale);
-        if let Some(last) = self.ready.back() {
-            if last.runtime > running.slot.runtime {
-                running.slot.runtime = last.runtime;
-            }
-            self.ready.exchange(&mut running.slot);
-            running.lent = lent * running.slot.share;
-        }
-        Some(running.slot.client)
+    pub fn give_way(&mut self, scale: f64) -> Option<K> {
+        debug_assert!(self.is_running, "who runs gives way");
+        let grown = scale - self.charged;
+        (self.charged, self.begun) = (scale, scale);
+        let next = self.clients.rotate(|running, last| {
+            let runtime = running.runtime + grown * running.share;
+            running.runtime = if last.runtime > runtime { last.runtime } else { runtime };
+        });
+        next.map(|slot| slot.client)
     }
 
-    /// Who runs from now on. `lent` is what a client of weight 1 is lent.
-    pub fn decide(&mut self, scale: f64, lent: f64) -> Option<K> {
+    /// Who runs from now on. `growth` is by what share the scale grows within the time that a client is lent.
+    pub fn decide(&mut self, scale: f64, growth: f64) -> Option<K> {
         self.charge(scale);
-        let first = self.ready.front().map(|slot| slot.runtime);
-        let has_turn =
-            |running: &Running<K>| first.is_none_or(|first| running.slot.runtime - running.lent < first);
-        if !self.running.as_ref().is_some_and(has_turn) {
-            if let Some(running) = self.running.take() {
-                self.enqueue(running.slot);
+        let lent = self.begun * growth;
+        let has_turn = |running: &Slot<K>| {
+            self.next().is_none_or(|first| running.runtime - lent * running.share < first.runtime)
+        };
+        if !self.running_slot().is_some_and(has_turn) {
+            if let Some(slot) = self.take_running() {
+                self.enqueue(slot);
             }
-            let start = |slot: Slot<K>| Running { slot, lent: lent * slot.share, scale };
-            self.running = self.ready.pop_front().map(start);
+            self.is_running = self.clients.len() > 0;
+            (self.charged, self.begun) = (scale, scale);
         }
         self.running()
     }
 
     /// By what share the scale grows until the running client's number, less what it was lent, passes that
     /// of the first that waits; nothing if nobody does.
-    pub fn preempt_after(&self, scale: f64) -> Option<f64> {
-        let (first, running) = (self.ready.front()?, self.running.as_ref()?);
-        let ran = (scale - running.scale) * running.slot.share;
-        let ahead = first.runtime - (running.slot.runtime + ran - running.lent);
-        Some(ahead.max(0.0) / (running.slot.share * scale))
+    pub fn preempt_after(&self, scale: f64, growth: f64) -> Option<f64> {
+        let (first, running) = (self.next()?, self.running_slot()?);
+        let ran = (scale - self.charged - self.begun * growth) * running.share;
+        let ahead = first.runtime - (running.runtime + ran);
+        Some(ahead.max(0.0) / (running.share * scale))
     }
 
     /// Charges the running client until now: by how much the scale has grown, over its weight.
     #[inline]
     pub fn charge(&mut self, scale: f64) {
-        if let Some(running) = &mut self.running {
-            running.charge(scale);
+        if !self.is_running {
+            return;
         }
+        if let Some(running) = self.clients.front_mut() {
+            // What a clock that goes back takes away, it gives when it goes on.
+            running.runtime += (scale - self.charged) * running.share;
+        }
+        self.charged = scale;
     }
 
     /// The time since the running client was charged last was another's.
     pub fn skip(&mut self, scale: f64) {
-        if let Some(running) = &mut self.running {
-            running.scale = scale;
-        }
+        self.charged = scale;
     }
 
     /// Another epoch begins: all numbers shrink alike, so their order stays.
     pub fn shrink(&mut self, by: f64) {
-        self.ready.iter_mut().for_each(|slot| slot.runtime *= by);
-        if let Some(running) = &mut self.running {
-            running.slot.runtime *= by;
-            running.lent *= by;
-            running.scale *= by;
-        }
+        self.clients.iter_mut().for_each(|slot| slot.runtime *= by);
+        (self.charged, self.begun) = (self.charged * by, self.begun * by);
     }
 
+    /// Puts a client that is to wait where it belongs.
     fn enqueue(&mut self, slot: Slot<K>) {
         let comes_before = |other: &Slot<K>| other.runtime <= slot.runtime;
-        if self.ready.back().is_none_or(comes_before) {
-            return self.ready.push_back(slot);
+        let waiting = usize::from(self.is_running);
+        if self.clients.len() == waiting || self.clients.back().is_none_or(comes_before) {
+            return self.clients.push_back(slot);
         }
-        let place = self.ready.partition_point(comes_before);
-        self.ready.insert(place, slot);
+        let place = self.clients.partition_point(waiting, comes_before);
+        self.clients.insert(place, slot);
     }
 }

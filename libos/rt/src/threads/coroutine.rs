@@ -8,7 +8,7 @@
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::arch::{asm, naked_asm};
+use core::arch::naked_asm;
 use core::cell::Cell;
 use core::fmt;
 use core::mem;
@@ -19,10 +19,11 @@ use corosensei::stack::Stack;
 /// The stack pointer of a computation that runs, or that has ended: nobody can go on there.
 const NOWHERE: usize = 0;
 
-/// Words on the stack of a computation that has yet to begin: where it does so, as [`switch`] finds it, and
-/// itself, as [`start`] does; then two words, of which the first stands where the return address of its
-/// caller would, if there was one. So the stack pointer is a multiple of 16 where `start` calls.
-const FRAME_WORDS: usize = 4;
+/// Words on the stack of a computation that has yet to begin: six registers and where it does so, as
+/// [`switch`] finds them, and itself, as [`start`] does; then two words, of which the first stands where the
+/// return address of its caller would, if there was one. So the stack pointer is a multiple of 16 where
+/// `start` calls.
+const FRAME_WORDS: usize = 10;
 
 /// A computation with a stack of its own.
 pub(crate) struct Coroutine {
@@ -66,7 +67,7 @@ impl Coroutine {
             own: Some(Own { stack, home }),
         });
         let itself = Rc::as_ptr(&coroutine).expose_provenance();
-        let frame = [start as *const () as usize, itself, 0, 0];
+        let frame = [0, 0, 0, 0, 0, 0, start as *const () as usize, itself, 0, 0];
         let place = ptr::with_exposed_provenance_mut::<[usize; FRAME_WORDS]>(coroutine.stack_pointer.get());
         // SAFETY: `Stack` promises at least MIN_STACK_SIZE bytes below an aligned base, writable and nobody
         // else's (condition 1).
@@ -121,36 +122,32 @@ impl fmt::Debug for Coroutine {
     }
 }
 
-/// Stores the stack pointer in `from`, and goes on at `to`. The compiler keeps what it needs of all other
-/// registers: most often nothing, so that they are not kept twice.
+/// Stores the stack pointer in `from`, and goes on at `to`. A function of its own, so that whoever switches
+/// as the last thing that it does jumps here, and keeps no register that is kept here.
 ///
 /// # Safety
 /// On top of the stack `to` is the frame of one who switched away, or of one who has yet to begin, and
 /// nobody else goes on there.
-#[inline(always)]
-unsafe fn switch(from: *mut usize, to: usize) {
-    // SAFETY: the caller's promise, and condition 4. `rbx` and `rbp` cannot be named as lost.
-    unsafe {
-        asm!(
-            "push rbp",
-            "push rbx",
-            "lea rax, [rip + 2f]",
-            "push rax",
-            "mov [rdi], rsp",
-            "mov rsp, rsi",
-            "ret",
-            "2:",
-            "pop rbx",
-            "pop rbp",
-            in("rdi") from,
-            in("rsi") to,
-            out("r12") _,
-            out("r13") _,
-            out("r14") _,
-            out("r15") _,
-            clobber_abi("sysv64"),
-        );
-    }
+#[unsafe(naked)]
+unsafe extern "sysv64" fn switch(from: *mut usize, to: usize) {
+    // What the calling convention has a function keep (condition 4).
+    naked_asm!(
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov [rdi], rsp",
+        "mov rsp, rsi",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+    )
 }
 
 /// Where a coroutine begins, with itself on top of its stack. The chain of frames ends here.

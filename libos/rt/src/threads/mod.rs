@@ -30,7 +30,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 pub use corosensei::stack::Stack;
 pub(crate) use coroutine::Coroutine;
-use coroutine::Resumption;
 use preempt::Interruptions;
 pub use preempt::Preemptible;
 
@@ -323,15 +322,16 @@ impl Shared {
         self.look_into_inbox();
         let mut clients = self.clients.borrow_mut();
         let next = clients.scheduler.decide_within(now_ns);
-        self.make_way(running, clients, next, now_ns);
+        self.make_way(running, clients, next);
     }
 
+    #[inline(always)]
     fn give_way(&self, running: &Entry) {
-        self.look_into_inbox();
         let now_ns = self.clock.now_ns();
+        self.now_ns.set(now_ns);
         let mut clients = self.clients.borrow_mut();
         let next = clients.scheduler.give_way(now_ns);
-        self.make_way(running, clients, next, now_ns);
+        self.make_way(running, clients, next);
     }
 
     /// Makes way for the loop if the turn of the running thread is over.
@@ -344,32 +344,32 @@ impl Shared {
         });
         self.threads.over_ns.set(Some(over_ns));
         if now_ns >= over_ns {
-            self.make_way(running, clients, None, now_ns);
+            self.now_ns.set(now_ns);
+            self.make_way(running, clients, None);
         }
     }
 
-    /// Goes on with `next`, or with the loop if that is not a thread, or wants its turn.
+    /// Goes on with `next`, or with the loop if that is not a thread, or wants its
+    /// turn by the time that was read last.
     #[inline(always)]
-    fn make_way(&self, running: &Entry, mut clients: RefMut<'_, Clients>, next: Option<Client>, now_ns: u64) {
-        let resumption = match next {
-            Some(Client::Thread(next))
-                if now_ns < self.wanted_ns.get() && self.threads.interruptions.last.get() != Some(next) =>
-            {
-                // Of threads that are ready none but the one that asks runs.
-                let Some(resumption) = clients.threads[next].coroutine.resumption() else { return };
-                self.threads.switched();
-                resumption
-            }
-            _ => self.go_home(running, &mut clients, now_ns),
-        };
+    fn make_way(&self, running: &Entry, clients: RefMut<'_, Clients>, next: Option<Client>) {
+        let Some(Client::Thread(next)) = next else { return self.go_home(running, clients) };
+        let is_wanted = self.now_ns.get() >= self.wanted_ns.get();
+        if is_wanted || self.threads.interruptions.last.get() == Some(next) {
+            return self.go_home(running, clients);
+        }
+        // Of threads that are ready none but the one that asks runs.
+        let Some(resumption) = clients.threads[next].coroutine.resumption() else { return };
         drop(clients);
+        self.threads.switched();
         running.coroutine.switch_to(resumption);
     }
 
-    /// Where the loop goes on. A thread that has changed who pays goes on among the clients of that activity.
+    /// Goes on with the loop. A thread that has changed who pays goes on among the clients of that activity.
     #[cold]
-    fn go_home(&self, running: &Entry, clients: &mut Clients, now_ns: u64) -> Resumption {
-        let activity = self.activity.get();
+    #[inline(never)]
+    fn go_home(&self, running: &Entry, mut clients: RefMut<'_, Clients>) {
+        let (activity, now_ns) = (self.activity.get(), self.now_ns.get());
         if activity != running.activity.replace(activity) {
             let scheduler = &mut clients.scheduler;
             let client = Client::Thread(running.id);
@@ -379,12 +379,16 @@ impl Shared {
                 scheduler.wake(running.seat.get(), client, account, now_ns);
             }
         }
-        self.threads.home.resumption().expect("the loop waits while threads run")
+        drop(clients);
+        let resumption = self.threads.home.resumption().expect("the loop waits while threads run");
+        running.coroutine.switch_to(resumption);
     }
 
     /// The running thread is about to end.
     fn end_thread(&self, id: ThreadId) {
-        self.clients.borrow_mut().scheduler.block(self.clock.now_ns());
+        let now_ns = self.clock.now_ns();
+        self.now_ns.set(now_ns);
+        self.clients.borrow_mut().scheduler.block(now_ns);
         self.threads.ended.set(Some(id));
     }
 }
@@ -429,7 +433,18 @@ impl Thread<'_> {
 
     /// Lets all others of its activity go first that are ready.
     pub fn yield_now(&self) {
-        self.handle.shared().give_way(&self.entry);
+        let shared = self.handle.shared();
+        if !shared.inbox.is_empty() {
+            self.receive();
+        }
+        shared.give_way(&self.entry);
+    }
+
+    /// By the thread, so that who has nothing to receive need not keep where the loop is.
+    #[cold]
+    #[inline(never)]
+    fn receive(&self) {
+        self.handle.shared().receive();
     }
 
     /// Lets others go on if this thread's turn is over. For loops that compute for long.

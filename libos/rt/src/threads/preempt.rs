@@ -108,7 +108,8 @@ impl Shared {
         if was_resting || !self.inbox.is_empty() || now_ns >= self.set_alarm(now_ns, LOOK_NS, 0) {
             interruptions.last.set(Some(running.id));
             let clients = self.clients.borrow_mut();
-            self.make_way(running, clients, None, now_ns);
+            self.now_ns.set(now_ns);
+            self.make_way(running, clients, None);
             self.set_alarm(self.clock.now_ns(), LOOK_NS, 0);
         }
     }
@@ -140,7 +141,8 @@ impl Shared {
         let was_resting = self.threads.interruptions.rest_until_ns.get().is_some();
         if was_resting || now_ns + SOON_NS >= self.set_alarm(now_ns, ALONE_NS, GRAIN_NS) {
             let clients = self.clients.borrow_mut();
-            self.make_way(running, clients, None, now_ns);
+            self.now_ns.set(now_ns);
+            self.make_way(running, clients, None);
             self.set_alarm(self.clock.now_ns(), ALONE_NS, GRAIN_NS);
         }
     }
