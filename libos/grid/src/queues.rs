@@ -311,12 +311,17 @@ impl<T> RequestQueues<T> {
     fn end_decision(&mut self, now_ns: u64) {
         let Some((client, _)) = self.chosen.take() else { return };
         let Some(Some(queue)) = self.queues.get(client) else { return };
+        let is_leaving = queue.is_leaving;
         if let Some(head) = queue.head() {
             self.scheduler.client_ready(client, head, now_ns);
         }
-        self.forget_if_empty(client);
+        if is_leaving {
+            self.forget_if_empty(client);
+        }
     }
 
+    #[cold]
+    #[inline(never)]
     fn forget_if_empty(&mut self, client: ClientIndex) {
         let is_chosen = self.chosen.is_some_and(|(chosen, _)| chosen == client);
         if let Some(Some(queue)) = self.queues.get(client)

@@ -82,26 +82,24 @@ impl<S> Seats<S> {
     /// state.
     #[inline]
     pub fn least<K: Ord>(&mut self, mut key: impl FnMut(&mut S) -> K) -> Option<(ClientIndex, &mut S)> {
-        let mut least: Option<(K, u64, ClientIndex)> = None;
-        let mut left = self.ready;
+        let mut client = self.ready.trailing_zeros() as usize;
+        let seat = self.seats.get_mut(client)?.as_mut()?;
+        let (mut least, mut turn) = (key(&mut seat.state), seat.turn);
+        let mut left = self.ready & self.ready.wrapping_sub(1);
         while left != 0 {
-            let client = left.trailing_zeros() as usize;
+            let other = left.trailing_zeros() as usize;
             left &= left - 1;
-            let Some(Some(seat)) = self.seats.get_mut(client) else { continue };
+            let Some(Some(seat)) = self.seats.get_mut(other) else { continue };
             let own = key(&mut seat.state);
-            let is_less = match &least {
-                None => true,
-                Some((key, turn, _)) => match own.cmp(key) {
-                    Ordering::Less => true,
-                    Ordering::Equal => seat.turn < *turn,
-                    Ordering::Greater => false,
-                },
+            let is_less = match own.cmp(&least) {
+                Ordering::Less => true,
+                Ordering::Equal => seat.turn < turn,
+                Ordering::Greater => false,
             };
             if is_less {
-                least = Some((own, seat.turn, client));
+                (least, turn, client) = (own, seat.turn, other);
             }
         }
-        let (_, _, client) = least?;
         Some((client, self.get_mut(client)?))
     }
 
