@@ -61,8 +61,10 @@ pub struct Application {
     progress: (usize, usize),
     /// How often it may interrupt those at the other ends of its channels.
     messages: Bucket,
-    /// System calls that it may make, one bit each.
+    /// System calls that it may make, one bit each, without those that may wait for a unit.
     calls: u32,
+    /// Board time before which it makes no call that waits for a device or the remapping unit.
+    rests_until_ns: u64,
 }
 
 impl Application {
@@ -81,7 +83,7 @@ impl Application {
         self.space.ok_or(Error::WrongState)
     }
 
-    /// Whether it may make the system call with this number, which exists.
+    /// Whether it may make the system call with this number, which exists and waits for no unit.
     pub(crate) fn may_call(&self, number: u64) -> bool {
         self.calls & 1 << number != 0
     }
@@ -89,6 +91,11 @@ impl Application {
     /// How often it may interrupt those at the other ends of its channels.
     pub(crate) fn messages(&mut self) -> &mut Bucket {
         &mut self.messages
+    }
+
+    /// Board time before which it makes no call that waits for a device or the remapping unit.
+    pub(crate) fn rests_until_ns(&mut self) -> &mut u64 {
+        &mut self.rests_until_ns
     }
 
     /// Whether too much of its devices' DMA was blocked.

@@ -111,16 +111,11 @@ impl Context {
         self.timer_ns
     }
 
-    /// Warns it that it loses its core at this board time.
-    pub(crate) fn warn(&mut self, deadline_ns: u64) {
-        self.events.revoke_deadline_ns = deadline_ns;
-        self.post(Upcall::CoreRevoking);
-    }
-
-    /// Takes a warning back.
-    pub(crate) fn unwarn(&mut self) {
-        self.events.pending &= !Upcall::CoreRevoking.mask();
-        self.events.revoke_deadline_ns = 0;
+    /// Warns it that it loses its core at this board time, or takes such a warning back.
+    pub(crate) fn warn(&mut self, deadline_ns: Option<u64>) {
+        let (others, bit) = (self.events.pending & !Upcall::CoreRevoking.mask(), Upcall::CoreRevoking.mask());
+        self.events.pending = if deadline_ns.is_some() { others | bit } else { others };
+        self.events.revoke_deadline_ns = deadline_ns.unwrap_or(0);
     }
 
     /// What it is being granted.

@@ -187,7 +187,7 @@ impl<M: Machine> Kernel<'_, M> {
             Some(deadline) if now < deadline => Some(current),
             None if listens => {
                 self.cores[core].revoke_at_ns = Some(now + GRACE_NS);
-                self.context(core, current).warn(now + GRACE_NS);
+                self.context(core, current).warn(Some(now + GRACE_NS));
                 Some(current)
             }
             _ => {
@@ -203,7 +203,7 @@ impl<M: Machine> Kernel<'_, M> {
         if self.cores[core].revoke_at_ns.take().is_some()
             && let Some(current) = self.cores[core].current
         {
-            self.context(core, current).unwarn();
+            self.context(core, current).warn(None);
         }
     }
 

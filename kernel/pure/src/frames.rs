@@ -148,14 +148,8 @@ impl<'m> Frames<'m> {
     /// to `size`. Their contents are as their last holder left them. `colour` restricts a single 4 KiB
     /// unit. Errors: InvalidArgument (no units, no such colour, or a colour for anything but one 4 KiB unit),
     /// OutOfMemory.
-    pub fn allocate(
-        &mut self,
-        to: Owner,
-        size: PageSize,
-        count: u64,
-        colour: Option<Colour>,
-    ) -> Result<Frame> {
-        let mut search = Search::new(size, count, colour)?;
+    pub fn allocate(&mut self, to: Owner, size: PageSize, count: u64, of: Option<Colour>) -> Result<Frame> {
+        let mut search = Search::new(size, count, of)?;
         self.allocate_piece(to, &mut search, u64::MAX)?.ok_or(Error::OutOfMemory)
     }
 

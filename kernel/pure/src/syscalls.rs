@@ -23,6 +23,11 @@ const CONSOLE_BYTES_MAX: u64 = 4096;
 const ZEROED_AT_ONCE: u64 = 16;
 /// Frames at which a search for free ones looks at a time, for the same reason.
 const LOOKS_AT_ONCE: u64 = 4 * BLOCK_FRAMES;
+/// Calls that may wait for a device or the remapping unit, one bit each: `memory_grant`, `memory_release`,
+/// `device_acquire`, `device_release`, `interrupt_bind`. They are looked at apart.
+pub(crate) const WAITING: u32 = 1 << 2 | 1 << 3 | 1 << 13 | 1 << 14 | 1 << 17;
+/// A call is long from here on: units answer in microseconds.
+const LONG_NS: u64 = 1_000_000;
 /// Bytes of the instruction `syscall`.
 const SYSCALL_BYTES: u64 = 2;
 
@@ -71,13 +76,12 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         let Some(app) = self.cores[core].current() else {
             return false; // It ended on another core while this one was on its way here.
         };
-        let arguments =
-            [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
+        let words = [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
         let number = registers.rax;
         let handler = Self::HANDLERS.get(number as usize).ok_or(Error::UnknownSyscall);
         let reply = handler.and_then(|handle| match self.applications[app].may_call(number) {
-            true => handle(self, Caller { core, app, registers }, arguments),
-            false => self.refuse(app, number),
+            true => handle(self, Caller { core, app, registers }, words),
+            false => self.wait(Caller { core, app, registers }, words, handle),
         });
         let result = match reply {
             Ok(Reply::Elsewhere) => return false,
@@ -90,6 +94,25 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         };
         (registers.rax, registers.rdx) = encode(result);
         true
+    }
+
+    /// Carries out a call, if it is allowed, that may wait for a device or the remapping unit, while others
+    /// wait for the lock. Who has a device and had them wait for long waits as long before the next.
+    #[cold]
+    fn wait(&mut self, caller: Caller<'_>, of: [u64; 6], handle: &Handler<'m, M>) -> Result<Reply> {
+        let (app, number, begin) = (caller.app, caller.registers.rax, self.machine.now_ns());
+        if self.record(app).calls & WAITING & 1 << number == 0 {
+            return self.refuse(app, number);
+        }
+        if begin < *self.applications[app].rests_until_ns() {
+            return Ok(Reply::Unfinished);
+        }
+        let reply = handle(self, caller, of);
+        let now = self.machine.now_ns();
+        if now - begin > LONG_NS && self.devices.is_reached(app) {
+            *self.applications[app].rests_until_ns() = now + (now - begin);
+        }
+        reply
     }
 
     /// Counts a call that the manifest does not allow, and says so ever more seldom.

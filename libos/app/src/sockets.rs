@@ -13,7 +13,7 @@ use nom_port::world::Clock as _;
 use nom_rt::event_loop::EventLoop;
 use nom_rt::handle::Handle;
 use nom_rt::meter::INFRASTRUCTURE;
-pub use nom_rt::threads::{NoStack, Thread};
+pub use nom_rt::threads::{CoreWaker, NoStack, Thread};
 use nom_serve::{Metered, Reception, Steered};
 pub use nom_socket::{Blocking, Error, Event, Family, PollId, Ready, ResolveError, Shutdown, SocketId};
 

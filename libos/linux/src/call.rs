@@ -85,7 +85,6 @@ impl<'a> Call<'a> {
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Errno> {
         self.family.tracer.iter().for_each(Tracer::flush);
         let mut future = pin!(future);
-        let mut interruption = pin!(self.task.interruption());
         let result = self.thread.block_on(poll_fn(|context| {
             let stops = &self.process().stops;
             if stops.is_stopped() {
@@ -94,7 +93,8 @@ impl<'a> Call<'a> {
             } else if let Poll::Ready(value) = future.as_mut().poll(context) {
                 return Poll::Ready(Ok(value));
             }
-            interruption.as_mut().poll(context).map(|()| Err(Errno::EINTR))
+            // Whoever interrupts it wakes the thread itself.
+            if self.task.is_interrupted() { Poll::Ready(Err(Errno::EINTR)) } else { Poll::Pending }
         }));
         self.was_interrupted.set(result.is_err());
         result

@@ -1,108 +1,131 @@
-//! Futexes (futex(2)): who waits at which address, hashed by nothing but the address. No lock is held while
-//! anybody waits, and looking at the word and waiting are one, since one core runs one of them at a time.
+//! Futexes (futex(2)): who waits at which address. No lock is held while anybody waits, and looking at the
+//! word and waiting are one, since one core runs one of them at a time. A wait and what ends it allocate
+//! nothing: each thread has one [`FutexWaiter`], which stands in the place that its address hashes to.
 
 use crate::memory::ProcessMemory;
 use crate::process::OwnMemory;
-use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use linux_raw_sys::general::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS};
+use nom_app::sockets::CoreWaker;
 
-/// Which memory, or which pages that several have mapped, and where in them.
-type Key = (*const (), u64);
+/// Where a futex is: in which memory, or in which pages that several have mapped, and where in those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FutexKey(*const (), u64);
 
-fn key(memory: &ProcessMemory, address: u64) -> Key {
-    match memory.shared_word(address) {
-        Some((pages, offset)) => (pages.cast(), offset),
-        None => (core::ptr::from_ref(memory).cast(), address),
+impl FutexKey {
+    /// Of a word of which the caller says that no other process has it (`FUTEX_PRIVATE_FLAG`).
+    pub fn private(memory: &ProcessMemory, address: u64) -> FutexKey {
+        FutexKey(core::ptr::from_ref(memory).cast(), address)
+    }
+
+    /// Of a word that other processes may have, too.
+    pub fn shared(memory: &ProcessMemory, address: u64) -> FutexKey {
+        match memory.shared_word(address) {
+            Some((pages, offset)) => FutexKey(pages.cast(), offset),
+            None => FutexKey::private(memory, address),
+        }
+    }
+
+    /// Its place among [`PLACES`]: the upper bits of a product (multiply-shift hashing).
+    fn place(self) -> usize {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let bits = PLACES.trailing_zeros();
+        ((self.1 ^ self.0.addr() as u64).wrapping_mul(FACTOR) >> (u64::BITS - bits)) as usize
     }
 }
 
-/// Somebody who waits.
-struct Waiter {
-    key: Cell<Key>,
-    bits: u32,
+/// A thread, as it waits for a futex.
+#[derive(Debug)]
+pub struct FutexWaiter {
+    key: Cell<FutexKey>,
+    bits: Cell<u32>,
     is_woken: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    waker: CoreWaker,
 }
 
-/// All who wait, at each address in the order in which they came.
-#[derive(Default)]
+impl FutexWaiter {
+    /// A thread that does not wait yet, woken by `waker`.
+    pub fn new(waker: CoreWaker) -> Rc<FutexWaiter> {
+        let key = Cell::new(FutexKey(core::ptr::null(), 0));
+        Rc::new(FutexWaiter { key, bits: Cell::new(0), is_woken: Cell::new(true), waker })
+    }
+
+    /// Has the thread look again at what it waits for.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
+    }
+}
+
+/// How many places there are; a power of two.
+const PLACES: usize = 64;
+
+/// All who wait, in each place in the order in which they came.
 pub struct Futexes {
-    waiting: RefCell<BTreeMap<Key, Vec<Rc<Waiter>>>>,
+    places: [RefCell<Vec<Rc<FutexWaiter>>>; PLACES],
+}
+
+impl Default for Futexes {
+    fn default() -> Futexes {
+        Futexes { places: [const { RefCell::new(Vec::new()) }; PLACES] }
+    }
 }
 
 impl fmt::Debug for Futexes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Futexes({} addresses)", self.waiting.borrow().len())
+        let waiting: usize = self.places.iter().map(|place| place.borrow().len()).sum();
+        write!(out, "Futexes({waiting} wait)")
     }
 }
 
 impl Futexes {
     /// Waits at an address until somebody wakes one of `bits` there.
-    pub fn wait(&self, memory: &ProcessMemory, address: u64, bits: u32) -> Wait<'_> {
-        let key = key(memory, address);
-        let waiter =
-            Waiter { key: Cell::new(key), bits, is_woken: Cell::new(false), waker: RefCell::new(None) };
-        let waiter = Rc::new(waiter);
-        self.waiting.borrow_mut().entry(key).or_default().push(waiter.clone());
+    pub fn wait<'f>(&'f self, key: FutexKey, bits: u32, waiter: &'f Rc<FutexWaiter>) -> Wait<'f> {
+        waiter.key.set(key);
+        waiter.bits.set(bits);
+        waiter.is_woken.set(false);
+        self.places[key.place()].borrow_mut().push(waiter.clone());
         Wait { futexes: self, waiter }
     }
 
     /// Wakes up to `most` of those who wait at an address for one of `bits`: how many.
-    pub fn wake(&self, memory: &ProcessMemory, address: u64, most: u32, bits: u32) -> u32 {
-        let key = key(memory, address);
-        let mut woken = Vec::new();
-        let mut waiting = self.waiting.borrow_mut();
-        let Some(there) = waiting.get_mut(&key) else { return 0 };
-        there.retain(|waiter| {
-            let is_woken = woken.len() < most as usize && waiter.bits & bits != 0;
-            if is_woken {
-                woken.push(waiter.clone());
+    pub fn wake(&self, key: FutexKey, most: u32, bits: u32) -> u32 {
+        let mut place = self.places[key.place()].borrow_mut();
+        let (mut woken, mut index) = (0, 0);
+        while woken < most && index < place.len() {
+            let waiter = &place[index];
+            if waiter.key.get() != key || waiter.bits.get() & bits == 0 {
+                index += 1;
+                continue;
             }
-            !is_woken
-        });
-        if there.is_empty() {
-            waiting.remove(&key);
-        }
-        drop(waiting);
-        for waiter in &woken {
+            let waiter = place.remove(index);
             waiter.is_woken.set(true);
-            if let Some(waker) = waiter.waker.take() {
-                waker.wake();
-            }
+            waiter.wake();
+            woken += 1;
         }
-        woken.len() as u32
+        woken
     }
 
     /// Has up to `most` of those who wait at an address wait at another instead: how many.
-    pub fn move_waiters(&self, memory: &ProcessMemory, from: u64, to: u64, most: u32) -> u32 {
-        let (from, to) = (key(memory, from), key(memory, to));
-        let mut waiting = self.waiting.borrow_mut();
-        let Some(mut there) = waiting.remove(&from) else { return 0 };
-        let moved: Vec<_> = there.drain(..there.len().min(most as usize)).collect();
-        if !there.is_empty() {
-            waiting.insert(from, there);
-        }
-        let count = moved.len() as u32;
+    pub fn move_waiters(&self, from: FutexKey, to: FutexKey, most: u32) -> u32 {
+        let mut left = most;
+        let is_moved = |waiter: &mut Rc<FutexWaiter>| {
+            let is_meant = left > 0 && waiter.key.get() == from;
+            left -= u32::from(is_meant);
+            is_meant
+        };
+        let moved: Vec<_> = self.places[from.place()].borrow_mut().extract_if(.., is_moved).collect();
         moved.iter().for_each(|waiter| waiter.key.set(to));
-        waiting.entry(to).or_default().extend(moved);
-        count
+        self.places[to.place()].borrow_mut().extend(moved);
+        most - left
     }
 
-    fn leave(&self, waiter: &Rc<Waiter>) {
-        let key = waiter.key.get();
-        let mut waiting = self.waiting.borrow_mut();
-        if let Some(there) = waiting.get_mut(&key) {
-            there.retain(|other| !Rc::ptr_eq(other, waiter));
-            if there.is_empty() {
-                waiting.remove(&key);
-            }
-        }
+    fn leave(&self, waiter: &Rc<FutexWaiter>) {
+        self.places[waiter.key.get().place()].borrow_mut().retain(|other| !Rc::ptr_eq(other, waiter));
     }
 }
 
@@ -110,31 +133,28 @@ impl Futexes {
 #[must_use = "who does not await it does not wait"]
 pub struct Wait<'f> {
     futexes: &'f Futexes,
-    waiter: Rc<Waiter>,
+    waiter: &'f Rc<FutexWaiter>,
 }
 
 impl fmt::Debug for Wait<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Wait({:#x})", self.waiter.key.get().1)
+        write!(out, "Wait({:?})", self.waiter)
     }
 }
 
 impl Future for Wait<'_> {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.waiter.is_woken.get() {
-            return Poll::Ready(());
-        }
-        *self.waiter.waker.borrow_mut() = Some(context.waker().clone());
-        Poll::Pending
+    /// It is polled by the thread that waits, which [`FutexWaiter`] wakes without a waker.
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.waiter.is_woken.get() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if !self.waiter.is_woken.get() {
-            self.futexes.leave(&self.waiter);
+            self.futexes.leave(self.waiter);
         }
     }
 }
@@ -175,6 +195,6 @@ fn die(futexes: &Futexes, memory: &Rc<OwnMemory>, address: u64, thread: u32) {
     }
     let left = word & FUTEX_WAITERS | FUTEX_OWNER_DIED;
     if memory.write_value(address, &left).is_ok() && word & FUTEX_WAITERS != 0 {
-        futexes.wake(memory, address, 1, u32::MAX);
+        futexes.wake(FutexKey::shared(memory, address), 1, u32::MAX);
     }
 }

@@ -121,10 +121,12 @@ impl PageSource for Granted {
         self.pages(address, count, 0).protect(protection).expect("they are mapped");
     }
 
-    fn remove(&self, address: u64, count: u64, frame: u64) {
-        let pages = self.pages(address, count, frame);
-        pages.unmap().expect("they are mapped");
-        self.give_back(pages);
+    fn remove(&self, address: u64, pieces: &[(u64, u64)]) {
+        let count = pieces.iter().map(|(_, count)| count).sum();
+        self.pages(address, count, 0).unmap().expect("they are mapped");
+        for (frame, count) in pieces {
+            self.give_back(PageRun { address, frame: *frame, count: *count });
+        }
     }
 
     fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool {

@@ -241,6 +241,11 @@ impl Process {
         self.memory.borrow().clone()
     }
 
+    /// Has the running core be where its memory is.
+    pub(crate) fn enter_memory(&self) {
+        self.memory.borrow().enter();
+    }
+
     /// Its parent's identifier.
     pub fn parent(&self) -> u32 {
         self.parent.get()

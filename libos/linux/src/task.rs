@@ -3,6 +3,7 @@
 
 use crate::call::Call;
 use crate::family::ProcessFamily;
+use crate::futex::{FutexKey, FutexWaiter};
 use crate::memory::{Bad, Touch};
 use crate::process::{Exit, Process};
 use crate::signals::{
@@ -11,6 +12,7 @@ use crate::signals::{
 use crate::table;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
+use core::cell::OnceCell;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::future::poll_fn;
@@ -43,8 +45,8 @@ pub struct Task {
     pub(crate) robust: Cell<u64>,
     /// It alone ends.
     pub(crate) is_ending: Cell<bool>,
-    /// Its own interruptible wait is over.
-    interrupted: WaitQueue,
+    /// Itself as it waits, once it lives.
+    waiter: OnceCell<Rc<FutexWaiter>>,
     /// A signal came, blocked or not.
     pub(crate) signal_came: WaitQueue,
     /// Its name.
@@ -76,7 +78,7 @@ impl Task {
             clear_at_end: Cell::new(0),
             robust: Cell::new(0),
             is_ending: Cell::new(false),
-            interrupted: WaitQueue::new(),
+            waiter: OnceCell::new(),
             signal_came: WaitQueue::new(),
             name: Cell::new([0; 16]),
         });
@@ -100,6 +102,7 @@ impl Task {
 
     fn live(self: Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) {
         let mut interrupted = None;
+        self.waiter.get_or_init(|| FutexWaiter::new(thread.core_waker()));
         thread.take_turn();
         loop {
             self.stand_still(thread);
@@ -111,7 +114,7 @@ impl Task {
             if self.process.stops.is_stopped() {
                 continue;
             }
-            self.process.memory().enter();
+            self.process.enter_memory();
             let stopped = self.context.borrow_mut().run();
             match stopped {
                 Trap::Syscall => interrupted = self.make_call(family, thread),
@@ -230,12 +233,13 @@ impl Task {
 
     /// Has it look whether its wait is to be given up.
     pub(crate) fn interrupt(&self) {
-        self.interrupted.wake_all();
+        // Before it lives it does not wait.
+        self.waiter.get().into_iter().for_each(|waiter| waiter.wake());
     }
 
-    /// Waits until its wait is to be given up.
-    pub(crate) async fn interruption(&self) {
-        self.interrupted.until(|| self.is_interrupted().then_some(())).await;
+    /// Itself, as it waits for futexes.
+    pub(crate) fn waiter(&self) -> &Rc<FutexWaiter> {
+        self.waiter.get().expect("whoever makes a call lives")
     }
 
     /// Sends this thread a signal.
@@ -350,7 +354,7 @@ impl Task {
         let clear = self.clear_at_end.get();
         let others = self.process.tasks.borrow().len() > 1;
         if clear != 0 && others && memory.write_value(clear, &0_u32).is_ok() {
-            family.futexes.wake(&memory, clear, 1, u32::MAX);
+            family.futexes.wake(FutexKey::shared(&memory, clear), 1, u32::MAX);
         }
         self.process.tasks.borrow_mut().remove(&self.id);
         if self.process.tasks.borrow().is_empty() {

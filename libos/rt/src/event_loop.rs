@@ -260,7 +260,9 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
                     self.shared().run_threads(thread, start_ns);
                 }
                 // As the last one read it when it made way.
-                self.shared().now_ns.get()
+                let end_ns = self.shared().now_ns.get();
+                self.shared().threads.left(end_ns);
+                end_ns
             }
             None => return,
         };

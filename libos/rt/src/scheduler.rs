@@ -147,6 +147,13 @@ impl<K: Copy + PartialEq> Scheduler<K> {
         self.queue.load() > 0 || !self.waiting.is_empty()
     }
 
+    /// Whether any client is ready beside the one that runs.
+    #[inline]
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.queue.has_waiting() || !self.waiting.is_empty()
+    }
+
     /// The activity that is served, and who of it runs.
     #[must_use]
     pub fn running(&self) -> Option<(SeatId, K)> {

@@ -25,7 +25,7 @@
 //! }
 //! ```
 
-use alloc::collections::BTreeMap;
+use alloc::collections::VecDeque;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::pin::Pin;
@@ -34,7 +34,8 @@ use core::task::{Context, Poll, Waker};
 /// Those who wait, in the order in which they came.
 #[derive(Default)]
 pub struct WaitQueue {
-    waiting: RefCell<BTreeMap<u64, Waker>>,
+    /// By their places, ascending: nearly always one comes last, and the first one leaves.
+    waiting: RefCell<VecDeque<(u64, Waker)>>,
     next: Cell<u64>,
 }
 
@@ -42,7 +43,7 @@ impl WaitQueue {
     /// Nobody waits.
     #[must_use]
     pub const fn new() -> WaitQueue {
-        WaitQueue { waiting: RefCell::new(BTreeMap::new()), next: Cell::new(0) }
+        WaitQueue { waiting: RefCell::new(VecDeque::new()), next: Cell::new(0) }
     }
 
     /// What `condition` says once it says something: it is asked now, and whenever this is woken. It must not
@@ -53,15 +54,31 @@ impl WaitQueue {
 
     /// Wakes who has waited longest. If it goes away without having looked, the next one is woken instead.
     pub fn wake_one(&self) {
-        let first = self.waiting.borrow_mut().pop_first();
+        let first = self.waiting.borrow_mut().pop_front();
         first.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     /// Wakes all who wait.
     pub fn wake_all(&self) {
         // None that comes while these are woken is among them.
-        let all = core::mem::take(&mut *self.waiting.borrow_mut());
-        all.into_values().for_each(Waker::wake);
+        for _ in 0..self.len() {
+            self.wake_one();
+        }
+    }
+
+    /// Where somebody is, or would be.
+    fn index_of(&self, place: u64) -> Result<usize, usize> {
+        self.waiting.borrow().binary_search_by_key(&place, |(place, _)| *place)
+    }
+
+    /// Has somebody wait at a place, who may wait there already.
+    fn put(&self, place: u64, waker: &Waker) {
+        let index = self.index_of(place);
+        let mut waiting = self.waiting.borrow_mut();
+        match index {
+            Ok(index) => waiting[index].1.clone_from(waker),
+            Err(index) => waiting.insert(index, (place, waker.clone())),
+        }
     }
 
     /// How many wait.
@@ -97,7 +114,8 @@ impl<F> Until<'_, F> {
     /// Leaves the queue; `false` if it was woken.
     fn leave(&mut self) -> bool {
         let Some(place) = self.place.take() else { return true };
-        self.queue.waiting.borrow_mut().remove(&place).is_some()
+        let Ok(index) = self.queue.index_of(place) else { return false };
+        self.queue.waiting.borrow_mut().remove(index).is_some()
     }
 }
 
@@ -112,7 +130,7 @@ impl<T, F: FnMut() -> Option<T> + Unpin> Future for Until<'_, F> {
         let new = || self.queue.next.replace(self.queue.next.get() + 1);
         // Whoever was woken in vain keeps its place before those who came later.
         let place = self.place.unwrap_or_else(new);
-        self.queue.waiting.borrow_mut().insert(place, context.waker().clone());
+        self.queue.put(place, context.waker());
         self.place = Some(place);
         Poll::Pending
     }

@@ -98,7 +98,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
             board: at(BOARD_WINDOW, usage_address(0, APPLICATIONS_MAX)),
             channels: at(CHANNEL_WINDOW, CHANNEL_STRIDE * CHANNELS_MAX as u64),
         };
-        let (kernel_root, calls) = (self.kernel_root, record.calls);
+        let (kernel_root, calls) = (self.kernel_root, record.calls & !crate::syscalls::WAITING);
         let means = &mut self.means(app, Owner::tables);
         let space = Space::new(means, kernel_root, |entry| *entry >= KERNEL_HALF)?;
         self.applications[app] =

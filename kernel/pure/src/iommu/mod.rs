@@ -267,14 +267,10 @@ pub(crate) fn place_of(core: CoreId, slot: usize) -> usize {
     (core.index() + 1) * VECTORS + slot
 }
 
-/// Polls until it is done, as long as there is patience with the unit, which then is at an end.
-fn wait_until<M: Registers>(
-    by: &mut M,
-    left: &Cell<u64>,
-    mut done: impl FnMut(&mut M) -> bool,
-) -> Result<()> {
+/// Polls until it `is` so, as long as there is patience with the unit, which then is at an end.
+fn wait_until<M: Registers>(by: &mut M, left: &Cell<u64>, mut is: impl FnMut(&mut M) -> bool) -> Result<()> {
     let deadline = by.now_ns() + left.get();
-    while !done(by) {
+    while !is(by) {
         if by.now_ns() >= deadline {
             left.set(0);
             return Err(Error::Silent);

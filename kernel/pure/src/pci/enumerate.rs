@@ -69,34 +69,28 @@ impl Pci {
 
     /// Numbers and scans the buses behind a bridge, the numbers up to that of `last` being used, and opens
     /// it. Returns the last bus number used.
-    fn add_port(
-        &mut self,
-        registers: &mut impl Registers,
-        at: Address,
-        last: Bus,
-        window: &mut Window,
-    ) -> u8 {
+    fn add_port(&mut self, registers: &mut impl Registers, at: Address, last: Bus, to: &mut Window) -> u8 {
         let Bus { number: last, depth, .. } = last;
         if last >= self.ecam.last_bus || depth >= DEPTH_MAX {
             return last;
         }
         let mut config = self.ecam.config(registers, at);
         let mut port = Port { function: describe(&mut config, at, 2), ..Port::default() };
-        bars::place(&mut port.function.bars, window);
+        bars::place(&mut port.function.bars, to);
         bars::program(&mut config, &port.function.bars);
         port.secondary = last + 1;
         port.is_downstream = is_downstream(&mut config, port.function.express);
         port.slot = Slot::of_port(&mut config, port.function.express);
         write_bus_numbers(&mut config, &port, self.ecam.last_bus);
 
-        window.next = window.next.next_multiple_of(BRIDGE_ALIGN);
-        let base = window.next;
+        to.next = to.next.next_multiple_of(BRIDGE_ALIGN);
+        let base = to.next;
         let bus = Bus { number: port.secondary, is_link: port.is_downstream, depth: depth + 1 };
-        port.subordinate = self.scan(registers, bus, window);
+        port.subordinate = self.scan(registers, bus, to);
         let least = if port.slot.is_fixed() { base } else { base + SLOT_WINDOW_BYTES };
-        let end = window.next.max(least).next_multiple_of(BRIDGE_ALIGN);
-        window.next = end.min(window.end);
-        port.window = Window::new(base, window.next.max(base));
+        let end = to.next.max(least).next_multiple_of(BRIDGE_ALIGN);
+        to.next = end.min(to.end);
+        port.window = Window::new(base, to.next.max(base));
         open(&mut self.ecam.config(registers, at), &port);
         self.ports.push(port);
         port.subordinate

@@ -2,6 +2,7 @@
 
 use crate::call::Call;
 use crate::descriptors::calls::process::of_process;
+use crate::futex::FutexKey;
 use crate::process::Exit;
 use crate::table::SystemCall;
 use crate::task::Task;
@@ -214,32 +215,33 @@ fn futex(call: &Call<'_>) -> Result<u64, Errno> {
     let is_realtime = operation & abi::FUTEX_CLOCK_REALTIME != 0;
     let word = |at: u64| memory.read_value::<u32>(at);
     let woken = |count: u32| Ok(count.into());
+    let is_private = operation & abi::FUTEX_PRIVATE_FLAG != 0;
+    let key = |at: u64| if is_private { FutexKey::private(memory, at) } else { FutexKey::shared(memory, at) };
+    let requeue = || {
+        let count = futexes.wake(key(address), value, u32::MAX);
+        woken(count + futexes.move_waiters(key(address), key(second), timeout as u32))
+    };
     match operation & !(abi::FUTEX_PRIVATE_FLAG | abi::FUTEX_CLOCK_REALTIME) {
         abi::FUTEX_WAIT => {
             let deadline = super::time::deadline_after(call, timeout)?;
-            wait(call, address, value, u32::MAX, deadline)
+            wait(call, key(address), address, value, u32::MAX, deadline)
         }
+        abi::FUTEX_WAIT_BITSET if third as u32 == 0 => Err(Errno::EINVAL),
         abi::FUTEX_WAIT_BITSET => {
             let deadline = super::time::deadline_at(call, timeout, is_realtime)?;
-            wait(call, address, value, third as u32, deadline)
+            wait(call, key(address), address, value, third as u32, deadline)
         }
-        abi::FUTEX_WAKE => woken(futexes.wake(memory, address, value, u32::MAX)),
+        abi::FUTEX_WAKE => woken(futexes.wake(key(address), value, u32::MAX)),
         abi::FUTEX_WAKE_BITSET if third as u32 == 0 => Err(Errno::EINVAL),
-        abi::FUTEX_WAKE_BITSET => woken(futexes.wake(memory, address, value, third as u32)),
-        abi::FUTEX_REQUEUE => {
-            let count = futexes.wake(memory, address, value, u32::MAX);
-            woken(count + futexes.move_waiters(memory, address, second, timeout as u32))
-        }
+        abi::FUTEX_WAKE_BITSET => woken(futexes.wake(key(address), value, third as u32)),
+        abi::FUTEX_REQUEUE => requeue(),
         abi::FUTEX_CMP_REQUEUE if word(address)? != third as u32 => Err(Errno::EAGAIN),
-        abi::FUTEX_CMP_REQUEUE => {
-            let count = futexes.wake(memory, address, value, u32::MAX);
-            woken(count + futexes.move_waiters(memory, address, second, timeout as u32))
-        }
+        abi::FUTEX_CMP_REQUEUE => requeue(),
         abi::FUTEX_WAKE_OP => {
             let is_met = wake_operation(call, second, third as u32)?;
-            let mut count = futexes.wake(memory, address, value, u32::MAX);
+            let mut count = futexes.wake(key(address), value, u32::MAX);
             if is_met {
-                count += futexes.wake(memory, second, timeout as u32, u32::MAX);
+                count += futexes.wake(key(second), timeout as u32, u32::MAX);
             }
             woken(count)
         }
@@ -247,14 +249,19 @@ fn futex(call: &Call<'_>) -> Result<u64, Errno> {
     }
 }
 
-fn wait(call: &Call<'_>, address: u64, value: u32, bits: u32, deadline: Option<u64>) -> Result<u64, Errno> {
-    if bits == 0 {
-        return Err(Errno::EINVAL);
-    }
+/// Waits at `key`, where `address` leads, for one of `bits`, if the word there is `value`.
+fn wait(
+    call: &Call<'_>,
+    key: FutexKey,
+    address: u64,
+    value: u32,
+    bits: u32,
+    deadline: Option<u64>,
+) -> Result<u64, Errno> {
     if call.memory().read_value::<u32>(address)? != value {
         return Err(Errno::EAGAIN);
     }
-    let wait = call.family().futexes.wait(call.memory(), address, bits);
+    let wait = call.family().futexes.wait(key, bits, call.task().waiter());
     match call.block_until(deadline, wait)? {
         Some(()) => Ok(0),
         None => Err(Errno::ETIMEDOUT),

@@ -25,10 +25,18 @@ impl ProcessMemory {
         }
         let private: Vec<_> =
             own.regions.iter().filter(|(_, region)| region.sharing == Sharing::Private).collect();
-        // What is shared the child finds when it touches it.
-        let parts = private.into_iter().flat_map(|(range, _)| own.runs.overlapping(range));
+        // What is shared, and what is kept for whoever runs the same program, the child finds when it touches
+        // it: most of it it never does.
+        let parts: Vec<_> = private
+            .into_iter()
+            .flat_map(|(range, region)| {
+                let start = range.start;
+                let parts = own.runs.overlapping(range);
+                parts.filter(move |(part, run)| !region.keeps(&*self.pages, part.start - start, part, run))
+            })
+            .collect();
         let mut shown = Vec::new();
-        for (part, run) in parts.collect::<Vec<_>>() {
+        for (part, run) in parts {
             let run = Run { hold: Hold::Common, ..run };
             let protection = run.allowed(run.protection);
             if protection != run.protection {

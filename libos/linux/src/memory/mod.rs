@@ -48,8 +48,9 @@ pub trait PageSource {
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)>;
     /// Changes what may be done with pages that are there.
     fn protect(&self, address: u64, count: u64, protection: Protection);
-    /// Unmaps pages and gives them back.
-    fn remove(&self, address: u64, count: u64, frame: u64);
+    /// Unmaps pages that are in one piece at `address`, and gives them back: their frames are in `pieces`,
+    /// each its first and how many.
+    fn remove(&self, address: u64, pieces: &[(u64, u64)]);
     /// Maps pages at another place, with a protection. If there is no room they are gone.
     fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool;
     /// Has the running core be where these pages are.
@@ -396,7 +397,7 @@ impl State {
             };
             let bytes = count * PAGE;
             if region.backing.write_to(pages, next, next - range.start, bytes).is_err() {
-                pages.remove(next, count, frame);
+                pages.remove(next, &[(frame, count)]);
                 // What cannot be read is nobody's affair but of who touches it.
                 return match (next.cmp(&page), count) {
                     (Ordering::Greater, _) => Ok(()),
@@ -434,7 +435,7 @@ impl State {
             None => {
                 let (frame, added) = pages.add(page, count).ok_or(Bad::NoMemory)?;
                 if part.pages.bring(pages, page, index, (frame, added)).is_err() {
-                    pages.remove(page, added, frame);
+                    pages.remove(page, &[(frame, added)]);
                     return match added {
                         1 => Err(Bad::BehindFile),
                         _ => self.share(pages, part, page..page + PAGE, wanted, touch),
@@ -465,10 +466,13 @@ impl State {
         Ok(())
     }
 
-    /// Gives back what is there of `range`.
+    /// Gives back what is there of `range`: what is side by side is unmapped at once, since the kernel looks
+    /// each time whether its tables are empty.
     fn drop_pages(&mut self, pages: &dyn PageSource, range: Range<u64>) {
-        for (part, run) in self.runs.remove(range) {
-            pages.remove(part.start, (part.end - part.start) / PAGE, run.frame);
+        for beside in self.runs.remove(range).chunk_by(|(part, _), (next, _)| part.end == next.start) {
+            let piece = |(part, run): &(Range<u64>, Run)| (run.frame, (part.end - part.start) / PAGE);
+            let pieces: Vec<_> = beside.iter().map(piece).collect();
+            pages.remove(beside[0].0.start, &pieces);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What a range of a process's addresses is to be.
 
-use super::{Bad, Hold, PAGE, PageSource, Part, SharedPages, Touch};
+use super::{Bad, Hold, PAGE, PageSource, Part, Run, SharedPages, Touch};
 use alloc::rc::Rc;
 use core::fmt;
+use core::ops::Range;
 use linux_raw_sys::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use nom_fs::{Errno, NodeId};
 use nom_sys::Protection;
@@ -285,6 +286,12 @@ impl MappedRegion {
     pub(super) fn kept_pages(&self, pages: &dyn PageSource, offset: u64, bytes: u64) -> Option<(u64, u64)> {
         let (name, count) = self.names(offset)?;
         pages.kept(name, count.min(bytes / PAGE))
+    }
+
+    /// Whether all of `run`, which is there of what is at `offset`, is kept, as it is.
+    pub(super) fn keeps(&self, pages: &dyn PageSource, offset: u64, there: &Range<u64>, run: &Run) -> bool {
+        let bytes = there.end - there.start;
+        self.kept_pages(pages, offset, bytes) == Some((run.frame, bytes / PAGE))
     }
 
     /// Keeps these pages for others, as far as they have names; whose they are then.

@@ -105,10 +105,11 @@ impl PageSource for FakePages {
         }
     }
 
-    fn remove(&self, address: u64, count: u64, frame: u64) {
-        for page in 0..count {
+    fn remove(&self, address: u64, pieces: &[(u64, u64)]) {
+        let frames = pieces.iter().flat_map(|(frame, count)| *frame..frame + count);
+        for (frame, page) in frames.zip(0..) {
             let (own, ..) = self.pages.borrow_mut().remove(&(address + page * PAGE)).expect("it is there");
-            assert_eq!(own, frame + page);
+            assert_eq!(own, frame);
             self.frames.leave(own, 1);
         }
     }

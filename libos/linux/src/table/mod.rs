@@ -154,7 +154,7 @@ pub fn named(name: &str) -> Option<&'static SystemCall> {
 const NUMBERS: usize = 462;
 
 /// For each number its part and its place there, both one more, or zeros.
-static PLACES: [(u8, u8); NUMBERS] = places();
+const PLACES: [(u8, u8); NUMBERS] = places();
 
 const fn places() -> [(u8, u8); NUMBERS] {
     let mut places = [(0, 0); NUMBERS];
@@ -172,16 +172,33 @@ const fn places() -> [(u8, u8); NUMBERS] {
     places
 }
 
+/// For each number who answers it: what each call asks.
+static ANSWERS: [Option<CallHandler>; NUMBERS] = answers();
+
+const fn answers() -> [Option<CallHandler>; NUMBERS] {
+    let mut answers = [None; NUMBERS];
+    let mut number = 0;
+    while number < NUMBERS {
+        let (part, row) = PLACES[number];
+        if part > 0 {
+            answers[number] = Some(PARTS[part as usize - 1][row as usize - 1].handler);
+        }
+        number += 1;
+    }
+    answers
+}
+
 /// The call with this number.
 pub fn row(number: u64) -> Option<&'static SystemCall> {
-    let (part, row) = *PLACES.get(usize::try_from(number).ok()?)?;
+    static KNOWN: [(u8, u8); NUMBERS] = PLACES;
+    let (part, row) = *KNOWN.get(usize::try_from(number).ok()?)?;
     PARTS.get(usize::from(part).checked_sub(1)?)?.get(usize::from(row).checked_sub(1)?)
 }
 
 /// Answers a call. One that is not known is named once, with the program and where it was.
 pub(crate) fn answer(call: &Call<'_>, number: u64) -> Result<u64, Errno> {
-    match row(number) {
-        Some(row) => (row.handler)(call),
+    match usize::try_from(number).ok().and_then(|number| *ANSWERS.get(number)?) {
+        Some(handler) => handler(call),
         None => {
             unknown(call, number);
             Err(Errno::ENOSYS)

@@ -97,6 +97,12 @@ impl<K: Copy + PartialEq> RunQueue<K> {
         self.clients.len()
     }
 
+    /// Whether any client is ready beside the one that runs.
+    #[inline]
+    pub fn has_waiting(&self) -> bool {
+        self.load() > usize::from(self.is_running)
+    }
+
     /// Who runs.
     #[inline]
     pub fn running(&self) -> Option<K> {

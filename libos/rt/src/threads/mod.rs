@@ -38,8 +38,13 @@ slotmap::new_key_type! {
     pub struct ThreadId;
 }
 
-/// How long threads follow each other before the loop looks at its pollers again.
+/// How long threads follow each other before the loop looks at its pollers again, at least.
 pub const POLLERS_WAIT_NS: u64 = 10_000;
+
+/// The same at most, and how many times as long as the loop's own turns in between take: where those are
+/// slow, on a processor that is emulated, threads would have little of the core.
+const POLLERS_WAIT_MAX_NS: u64 = 8 * POLLERS_WAIT_NS;
+const POLLERS_SHARE: u64 = 8;
 
 /// How long a thread runs if nobody waits, until others of the core are asked whether they want something.
 const ALONE_NS: u64 = 2_000_000;
@@ -101,6 +106,10 @@ pub(crate) struct Turns {
     ended: Cell<Option<ThreadId>>,
     /// When the running thread's turn is over, as far as it has asked since others became ready.
     over_ns: Cell<Option<u64>>,
+    /// When the running thread asked first in its turn.
+    began_ns: Cell<Option<u64>>,
+    /// When the loop had its turn last, after a thread.
+    left_ns: Cell<u64>,
     switches: Cell<u64>,
     pub interruptions: Interruptions,
 }
@@ -111,6 +120,8 @@ impl Turns {
             home: Coroutine::here(),
             ended: Cell::new(None),
             over_ns: Cell::new(None),
+            began_ns: Cell::new(None),
+            left_ns: Cell::new(0),
             switches: Cell::new(0),
             interruptions: Interruptions::new(),
         }
@@ -127,6 +138,19 @@ impl Turns {
     fn switched(&self) {
         self.switches.set(self.switches.get() + 1);
         self.over_ns.set(None);
+        self.began_ns.set(None);
+    }
+
+    /// The loop goes on, after threads.
+    #[inline]
+    pub fn left(&self, now_ns: u64) {
+        self.left_ns.set(now_ns);
+    }
+
+    /// How long threads follow each other from now on.
+    fn pollers_wait_ns(&self, now_ns: u64) -> u64 {
+        let turn_ns = now_ns.saturating_sub(self.left_ns.get());
+        turn_ns.saturating_mul(POLLERS_SHARE).clamp(POLLERS_WAIT_NS, POLLERS_WAIT_MAX_NS)
     }
 }
 
@@ -245,7 +269,8 @@ impl Shared {
         self.begin(activity, &*self.clock);
         self.meter.borrow_mut().worked(activity, 1);
         let quiet_ns = self.wheel.borrow().quiet_until_ns();
-        self.wanted_ns.set(now_ns.saturating_add(POLLERS_WAIT_NS).min(quiet_ns));
+        let wait_ns = self.threads.pollers_wait_ns(now_ns);
+        self.wanted_ns.set(now_ns.saturating_add(wait_ns).min(quiet_ns));
         let before = self.threads.switches.get();
         let resumption = self.clients.borrow().threads[first].coroutine.resumption();
         self.threads.switched();
@@ -384,6 +409,12 @@ impl Thread<'_> {
         &self.handle
     }
 
+    /// What wakes this thread from others of its core.
+    #[must_use]
+    pub fn core_waker(&self) -> CoreWaker {
+        CoreWaker { handle: self.handle.clone(), thread: self.entry.id }
+    }
+
     /// Blocks until `future` is ready, and returns what it yields. Others run meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
@@ -419,6 +450,28 @@ impl Thread<'_> {
     /// Lets others go on if this thread's turn is over. For loops that compute for long.
     pub fn checkpoint(&self) {
         self.handle.shared().look_up(&self.entry);
+    }
+}
+
+/// Wakes a thread from others of its core, at once: without a message, as a [`Waker`] sends it from anywhere.
+/// The thread looks again at what it waits for. One that does not wait is not told: between its look and the
+/// wait no other runs.
+#[derive(Clone)]
+pub struct CoreWaker {
+    handle: Handle,
+    thread: ThreadId,
+}
+
+impl CoreWaker {
+    /// Wakes the thread, if it waits.
+    pub fn wake(&self) {
+        self.handle.shared().wake_thread(self.thread);
+    }
+}
+
+impl fmt::Debug for CoreWaker {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "CoreWaker({:?})", self.thread)
     }
 }
 

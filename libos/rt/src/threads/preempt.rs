@@ -25,6 +25,14 @@ use nom_port::world::Preemption;
 /// then asks for interrupts.
 pub(super) const LOOK_NS: u64 = 200_000;
 
+/// How long a thread that takes turns has the core before one that it woke itself has it. Mostly it waits
+/// soon: with a lock, say, that the other would find taken. Linux has the same
+/// (`sched_wakeup_granularity_ns`).
+const GRAIN_NS: u64 = 1_000_000;
+
+/// A turn that is over sooner than an alarm could come is over.
+const SOON_NS: u64 = 1_000;
+
 /// When the running computation is interrupted.
 pub(crate) struct Interruptions {
     /// How, where something can.
@@ -54,13 +62,13 @@ impl Interruptions {
 
 impl Shared {
     /// When the present computation is interrupted even if nothing happens; sets the alarm for it. If nobody
-    /// waits the loop looks after `alone_ns`.
-    fn set_alarm(&self, now_ns: u64, alone_ns: u64) -> u64 {
+    /// waits the loop looks after `alone_ns`; if somebody does, it has at least `grain_ns` of its turn.
+    fn set_alarm(&self, now_ns: u64, alone_ns: u64, grain_ns: u64) -> u64 {
         let interruptions = &self.threads.interruptions;
         let over_ns = self.threads.over_ns.get().unwrap_or_else(|| {
-            let preempt_at_ns = self.clients.borrow_mut().scheduler.preempt_at_ns(now_ns);
+            let preempt_at_ns = self.preempt_at_ns(now_ns, grain_ns);
             let rest_ns = interruptions.rest_until_ns.get();
-            let timer_ns = self.wheel.borrow().next_deadline_ns().unwrap_or(u64::MAX);
+            let timer_ns = self.wheel.borrow().quiet_until_ns();
             let look_ns = rest_ns.unwrap_or(now_ns.saturating_add(alone_ns));
             preempt_at_ns.unwrap_or(u64::MAX).min(look_ns).min(timer_ns)
         });
@@ -76,6 +84,20 @@ impl Shared {
         over_ns
     }
 
+    /// When others that wait have their turn; never if nobody does.
+    fn preempt_at_ns(&self, now_ns: u64, grain_ns: u64) -> Option<u64> {
+        let began_ns = self.threads.began_ns.get().unwrap_or(now_ns);
+        self.threads.began_ns.set(Some(began_ns));
+        let scheduler = &mut self.clients.borrow_mut().scheduler;
+        let least_ns = began_ns.saturating_add(grain_ns);
+        match scheduler.has_waiting() {
+            false => None,
+            // Who knows whether it comes to that: nearly always it waits before.
+            true if now_ns < least_ns => Some(least_ns),
+            true => scheduler.preempt_at_ns(now_ns),
+        }
+    }
+
     /// The running thread's computation was interrupted: makes way for the loop, if there is reason to.
     fn interrupted(&self, running: &Entry) {
         let now_ns = self.clock.now_ns();
@@ -83,12 +105,12 @@ impl Shared {
         // Who asks again later moves it.
         interruptions.alarm_ns.set(u64::MAX);
         let was_resting = interruptions.rest_until_ns.get().is_some();
-        if was_resting || !self.inbox.is_empty() || now_ns >= self.set_alarm(now_ns, LOOK_NS) {
+        if was_resting || !self.inbox.is_empty() || now_ns >= self.set_alarm(now_ns, LOOK_NS, 0) {
             interruptions.last.set(Some(running.id));
             let clients = self.clients.borrow_mut();
             self.now_ns.set(now_ns);
             self.make_way(running, clients, None);
-            self.set_alarm(self.clock.now_ns(), LOOK_NS);
+            self.set_alarm(self.clock.now_ns(), LOOK_NS, 0);
         }
     }
 
@@ -117,11 +139,11 @@ impl Shared {
         self.look_into_inbox();
         let now_ns = self.clock.now_ns();
         let was_resting = self.threads.interruptions.rest_until_ns.get().is_some();
-        if was_resting || now_ns >= self.set_alarm(now_ns, ALONE_NS) {
+        if was_resting || now_ns + SOON_NS >= self.set_alarm(now_ns, ALONE_NS, GRAIN_NS) {
             let clients = self.clients.borrow_mut();
             self.now_ns.set(now_ns);
             self.make_way(running, clients, None);
-            self.set_alarm(self.clock.now_ns(), ALONE_NS);
+            self.set_alarm(self.clock.now_ns(), ALONE_NS, GRAIN_NS);
         }
     }
 }
@@ -154,7 +176,7 @@ impl Preemptible<'_> {
         let (mut section, mut result) = (Some(section), None);
         world.undisturbed(&mut || {
             result = section.take().map(|section| section(self.thread));
-            shared.set_alarm(shared.clock.now_ns(), LOOK_NS);
+            shared.set_alarm(shared.clock.now_ns(), LOOK_NS, 0);
         });
         result.expect("the section ran")
     }
@@ -175,7 +197,7 @@ impl Thread<'_> {
         let shared = self.handle.shared();
         let here = Preemptible { thread: self, place: PhantomData };
         let Some(world) = shared.threads.interruptions.world.get() else { return compute(&here) };
-        shared.set_alarm(shared.clock.now_ns(), LOOK_NS);
+        shared.set_alarm(shared.clock.now_ns(), LOOK_NS, 0);
         let (mut task, mut result) = (Some((compute, Confined(&here))), None);
         let mut whole = || {
             result = task.take().map(|(compute, here)| compute(here.into_inner()));

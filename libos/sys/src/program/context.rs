@@ -46,7 +46,13 @@ pub(super) const PAGE_FAULT: u64 = 1;
 pub(super) const EXCEPTION: u64 = 2;
 pub(super) const INTERRUPTED: u64 = 3;
 
-/// x87 and SSE registers.
+/// Where in there MXCSR and the SSE registers are, 16 bytes each (Intel SDM vol. 1, 10.5.1).
+pub(super) const MXCSR_AT: usize = 24;
+#[cfg(target_os = "none")]
+pub(super) const SSE_AT: usize = 160;
+
+/// x87 and SSE registers, as FXSAVE stores them. While the core has the thread's x87 registers, what is here
+/// of those is old.
 #[derive(Clone)]
 #[repr(C, align(16))]
 pub(super) struct Vector(pub [u8; VECTOR_BYTES]);
@@ -76,7 +82,7 @@ impl ProgramContext {
     pub fn new(registers: Registers) -> Box<ProgramContext> {
         let mut vector = [0; VECTOR_BYTES];
         vector[..2].copy_from_slice(&CONTROL_WORD.to_le_bytes());
-        vector[24..28].copy_from_slice(&MXCSR.to_le_bytes());
+        vector[MXCSR_AT..][..4].copy_from_slice(&MXCSR.to_le_bytes());
         Box::new(ProgramContext {
             vector: Vector(vector),
             registers,
@@ -90,9 +96,10 @@ impl ProgramContext {
     /// Another that goes on with what this one has.
     pub fn duplicate(&mut self) -> Box<ProgramContext> {
         let mut copy = ProgramContext::new(self.registers);
-        copy.vector = self.vector.clone();
         copy.thread_pointer = self.thread_pointer();
         copy.extended.copy_from_slice(self.extended_lines());
+        // Now that what the processor had of it is there, too.
+        copy.vector = self.vector.clone();
         copy
     }
 
@@ -106,25 +113,22 @@ impl ProgramContext {
         &mut self.registers
     }
 
-    /// The x87 and SSE registers, as FXSAVE stores them.
-    pub fn vector(&self) -> &[u8; VECTOR_BYTES] {
-        &self.vector.0
-    }
-
     /// Sets x87 and SSE registers, as FXSAVE stores them. Bits of MXCSR that no processor has are cleared.
     pub fn set_vector(&mut self, vector: &[u8; VECTOR_BYTES]) {
         /// Those that every processor with SSE2 has (Intel SDM vol. 1, 10.2.3).
         const MXCSR_BITS: u32 = 0xffff;
+        self.give_up();
         self.vector.0 = *vector;
-        let mxcsr = u32::from_le_bytes([vector[24], vector[25], vector[26], vector[27]]) & MXCSR_BITS;
-        self.vector.0[24..28].copy_from_slice(&mxcsr.to_le_bytes());
+        let place = &mut self.vector.0[MXCSR_AT..][..4];
+        let mxcsr = u32::from_le_bytes([place[0], place[1], place[2], place[3]]) & MXCSR_BITS;
+        place.copy_from_slice(&mxcsr.to_le_bytes());
     }
 
     /// All vector registers, as XSAVE stores them; as FXSAVE does, where there is no XSAVE.
     pub fn vector_area(&mut self) -> Vec<u8> {
+        self.extended_lines();
         let mut area = self.vector.0.to_vec();
-        let lines = self.extended_lines();
-        area.extend(lines.iter().skip(EXTENDED_AT / 64).flat_map(|line| line.0));
+        area.extend(self.extended.iter().skip(EXTENDED_AT / 64).flat_map(|line| line.0));
         if let Some(features) = area.get_mut(EXTENDED_AT..EXTENDED_AT + 8) {
             // The header says what is there; x87 and SSE are.
             features[0] |= 3;
@@ -140,7 +144,6 @@ impl ProgramContext {
         }
         let (vector, rest) = area.split_at(EXTENDED_AT);
         self.set_vector(vector.try_into().expect("it has the bytes that were split off"));
-        self.give_up();
         let known = extended_features();
         for (line, bytes) in self.extended.iter_mut().skip(EXTENDED_AT / 64).zip(rest.as_chunks::<64>().0) {
             line.0 = *bytes;

@@ -6,14 +6,16 @@
 //! The library's own code is never left for another thread in between: an upcall that comes while any of this
 //! runs goes back to where it was.
 
-use super::context::{EXCEPTION, INTERRUPTED, Line, PAGE_FAULT, ProgramContext, Trap, VECTOR_BYTES};
+use super::context::{
+    EXCEPTION, INTERRUPTED, Line, MXCSR_AT, PAGE_FAULT, ProgramContext, SSE_AT, Trap, VECTOR_BYTES, Vector,
+};
 use crate::events::WAITED_FOR;
 use crate::local::{self, Local};
 use crate::memory::Shared;
 use crate::{preempt, raw, time, upcall};
 use core::arch::{asm, naked_asm, x86_64};
 use core::cell::UnsafeCell;
-use core::mem::{offset_of, size_of};
+use core::mem::{MaybeUninit, offset_of, size_of};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 use nom_abi::PageSize;
@@ -26,6 +28,8 @@ use nom_abi::upcall::{Registers, Upcall, UpcallFrame};
 const FLAGS: u64 = 0x202;
 const FLAGS_KEPT: u64 = 0x24_0cd5;
 const MXCSR: u32 = 0x1f80;
+/// Where FXSAVE stores the x87 registers.
+const X87_AT: usize = 32;
 /// x87 and SSE, which FXSAVE stores.
 const LEGACY: u64 = 3;
 
@@ -44,7 +48,7 @@ pub(crate) struct Slots {
     resume: AtomicU64,
     /// Address of the word that the kernel tells where a `syscall` was.
     word: AtomicU64,
-    /// The thread whose FS base and further vector registers the core has.
+    /// The thread whose FS base, x87 and further vector registers the core has.
     owner: AtomicPtr<ProgramContext>,
     /// The space that the core is in.
     pub(super) space: AtomicU64,
@@ -187,7 +191,7 @@ impl ProgramContext {
         trap
     }
 
-    /// Gives this core's FS base and further vector registers to this thread.
+    /// Gives this core's FS base, x87 and further vector registers to this thread.
     fn take_over(&mut self) {
         let slots = &local::current().program;
         let before = slots.owner.swap(ptr::from_mut(self), Relaxed);
@@ -202,14 +206,37 @@ impl ProgramContext {
         unsafe {
             asm!("wrfsbase {}", in(reg) self.thread_pointer, options(nostack, preserves_flags));
             restore_extended(&self.extended);
+            // For its x87 registers: no code of Rust's needs those of SSE before `go` has MXCSR be its own.
+            asm!(
+                "fxrstor64 [{area}]",
+                "ldmxcsr [{mxcsr}]",
+                area = in(reg) self.vector.0.as_ptr(),
+                mxcsr = in(reg) &raw const DEFAULT_MXCSR,
+                out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                options(nostack, readonly),
+            );
         }
     }
 
-    /// Stores what this thread has in the processor, but for what FXSAVE stores.
+    /// Stores what this thread has in the processor: all but its SSE registers, which are stored already.
     fn store(&mut self) {
-        // SAFETY: FSGSBASE is there: `start` looked.
+        let mut image = MaybeUninit::<Vector>::uninit();
+        // SAFETY: FSGSBASE is there: `start` looked. The image is aligned, and has the bytes that are
+        // written; those that FXSAVE does not write are not looked at.
         unsafe {
             asm!("rdfsbase {}", out(reg) self.thread_pointer, options(nomem, nostack, preserves_flags));
+            asm!("fxsave64 [{}]", in(reg) image.as_mut_ptr(), options(nostack, preserves_flags));
+        }
+        for part in [0..MXCSR_AT, X87_AT..SSE_AT] {
+            let from = image.as_ptr().cast::<u8>().wrapping_add(part.start);
+            // SAFETY: it is within the image, of which FXSAVE wrote these bytes.
+            let stored = unsafe { core::slice::from_raw_parts(from, part.len()) };
+            self.vector.0[part].copy_from_slice(stored);
         }
         if self.extended.is_empty() {
             return;
@@ -321,7 +348,23 @@ unsafe extern "sysv64" fn go(context: *mut ProgramContext) {
     naked_asm!(
         "push rbp", "push rbx", "push r12", "push r13", "push r14", "push r15",
         "mov [rdi + {host_stack}], rsp",
-        "fxrstor64 [rdi + {vector}]",
+        "movaps xmm0, [rdi + {sse} + 16 * 0]",
+        "movaps xmm1, [rdi + {sse} + 16 * 1]",
+        "movaps xmm2, [rdi + {sse} + 16 * 2]",
+        "movaps xmm3, [rdi + {sse} + 16 * 3]",
+        "movaps xmm4, [rdi + {sse} + 16 * 4]",
+        "movaps xmm5, [rdi + {sse} + 16 * 5]",
+        "movaps xmm6, [rdi + {sse} + 16 * 6]",
+        "movaps xmm7, [rdi + {sse} + 16 * 7]",
+        "movaps xmm8, [rdi + {sse} + 16 * 8]",
+        "movaps xmm9, [rdi + {sse} + 16 * 9]",
+        "movaps xmm10, [rdi + {sse} + 16 * 10]",
+        "movaps xmm11, [rdi + {sse} + 16 * 11]",
+        "movaps xmm12, [rdi + {sse} + 16 * 12]",
+        "movaps xmm13, [rdi + {sse} + 16 * 13]",
+        "movaps xmm14, [rdi + {sse} + 16 * 14]",
+        "movaps xmm15, [rdi + {sse} + 16 * 15]",
+        "ldmxcsr [rdi + {mxcsr}]",
         "push qword ptr [rdi + {rflags}]",
         "popfq",
         "mov rax, [rdi + {rax}]",
@@ -342,7 +385,8 @@ unsafe extern "sysv64" fn go(context: *mut ProgramContext) {
         "mov rdi, [rdi + {rdi}]",
         "jmp qword ptr gs:[{resume}]",
         host_stack = const offset_of!(ProgramContext, host_stack),
-        vector = const offset_of!(ProgramContext, vector),
+        sse = const offset_of!(ProgramContext, vector) + SSE_AT,
+        mxcsr = const offset_of!(ProgramContext, vector) + MXCSR_AT,
         rflags = const offset!(rflags),
         rax = const offset!(rax), rbx = const offset!(rbx), rcx = const offset!(rcx),
         rdx = const offset!(rdx), rsi = const offset!(rsi), rdi = const offset!(rdi),
@@ -401,25 +445,44 @@ unsafe extern "sysv64" fn reflected() {
     )
 }
 
-/// Stores the x87 and SSE registers in the context that RCX points to, and returns from [`go`].
+/// Stores the SSE registers in the context that RCX points to, and returns from [`go`]. The library uses no
+/// x87 registers: those stay where they are until another thread runs. (FXSAVE stores both, and where a
+/// processor is emulated it takes longer than all else of a call.)
 ///
 /// # Safety
 /// Everything else of the program is in the context.
 #[unsafe(naked)]
 unsafe extern "sysv64" fn faulted() {
     naked_asm!(
-        "fxsave64 [rcx + {vector}]",
+        "movaps [rcx + {sse} + 16 * 0], xmm0",
+        "movaps [rcx + {sse} + 16 * 1], xmm1",
+        "movaps [rcx + {sse} + 16 * 2], xmm2",
+        "movaps [rcx + {sse} + 16 * 3], xmm3",
+        "movaps [rcx + {sse} + 16 * 4], xmm4",
+        "movaps [rcx + {sse} + 16 * 5], xmm5",
+        "movaps [rcx + {sse} + 16 * 6], xmm6",
+        "movaps [rcx + {sse} + 16 * 7], xmm7",
+        "movaps [rcx + {sse} + 16 * 8], xmm8",
+        "movaps [rcx + {sse} + 16 * 9], xmm9",
+        "movaps [rcx + {sse} + 16 * 10], xmm10",
+        "movaps [rcx + {sse} + 16 * 11], xmm11",
+        "movaps [rcx + {sse} + 16 * 12], xmm12",
+        "movaps [rcx + {sse} + 16 * 13], xmm13",
+        "movaps [rcx + {sse} + 16 * 14], xmm14",
+        "movaps [rcx + {sse} + 16 * 15], xmm15",
+        "stmxcsr [rcx + {mxcsr}]",
         "mov rsp, [rcx + {host_stack}]",
         // The program may have set alignment checks, direction, or how numbers are rounded.
         "push {flags}",
         "popfq",
-        "ldmxcsr [rip + {mxcsr}]",
+        "ldmxcsr [rip + {default}]",
         "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
         "ret",
-        vector = const offset_of!(ProgramContext, vector),
+        sse = const offset_of!(ProgramContext, vector) + SSE_AT,
+        mxcsr = const offset_of!(ProgramContext, vector) + MXCSR_AT,
         host_stack = const offset_of!(ProgramContext, host_stack),
         flags = const FLAGS,
-        mxcsr = sym DEFAULT_MXCSR,
+        default = sym DEFAULT_MXCSR,
     )
 }
 

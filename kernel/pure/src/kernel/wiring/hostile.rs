@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::applications::FAULTS_MAX;
+use crate::machine::Registers;
 use crate::testing::{app, on};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -393,5 +394,31 @@ fn no_interrupt_is_lost_while_its_owner_waits_for_its_turn() {
         }
         device.settle(&mut world, number);
         assert_eq!(device.asked, [0; 2], "seed {seed}, by MSI-X: {remembers}");
+    }
+}
+
+/// Others wait for the lock meanwhile, so they have it for as long before the next of those calls.
+#[test]
+fn who_has_others_wait_for_a_unit_waits_as_long() {
+    for unit in [Unit::Vtd, Unit::Virtio] {
+        let (mut world, _) = with_device(unit);
+        assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
+        let frame = world.call(0, Syscall::MemoryGrant, &[0, 1, u64::MAX]).unwrap().unwrap();
+        world.kernel.machine.register_ns = 4_000_000;
+        let begin = Registers::now_ns(&world.kernel.machine);
+        assert_eq!(world.call_once(0, Syscall::MemoryRelease, &[frame, 0, 1]), Some(Ok(0)), "{unit:?}");
+        let took = Registers::now_ns(&world.kernel.machine) - begin;
+        world.kernel.machine.register_ns = 0;
+        let begin = Registers::now_ns(&world.kernel.machine);
+        let at = world.borders[0].rip;
+        for call in [Syscall::MemoryGrant, Syscall::InterruptBind, Syscall::DeviceRelease] {
+            world.call_once(0, call, &[0, 1, u64::MAX]);
+            assert_eq!(world.borders[0].rip, at - 2, "{unit:?}: {call:?} is to be made again");
+            world.borders[0].rip = at;
+        }
+        assert_eq!(world.call_once(0, Syscall::MemoryUnmap, &[0, 0]), Some(Err(Error::InvalidArgument)));
+        world.kernel.machine.now_ns += took;
+        assert!(Registers::now_ns(&world.kernel.machine) - begin <= took, "no longer than that");
+        assert!(world.call(0, Syscall::MemoryGrant, &[0, 1, u64::MAX]).unwrap().is_ok(), "{unit:?}");
     }
 }
