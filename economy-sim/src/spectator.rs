@@ -1,8 +1,8 @@
 //! The candidate that sees every point measured in every interval, with the same noise as anybody.
 //!
 //! It shows what noise alone costs: a controller sees one point in an interval and must leave what earns to
-//! see another. No bound that holds for any learner, but a generous measure: some twenty times the data, no price
-//! for looking, and both of its numbers chosen in hindsight, for each scenario anew.
+//! see another. No bound that holds for any learner, but a generous measure: some twenty times the data, no
+//! price for looking, and both of its numbers chosen in hindsight, for each scenario anew.
 
 use super::noise::Noise;
 use super::random::Random;
