@@ -374,7 +374,7 @@ impl Results<'_> {
             "The run was not over when this was written: it is what had been measured until then.".into(),
         );
         let findings = [before.0, &[found(runner, slowness)]].concat();
-        let adaptations = [before.1, &[runner.adaptations.clone()]].concat();
+        let adaptations = [before.1, std::slice::from_ref(&runner.adaptations)].concat();
         self.write(&findings, &adaptations, notes).map(drop)
     }
 
