@@ -5,7 +5,9 @@
 
 use clap::Parser;
 use nom_economy::controller::{Controller, Parameters};
-use nom_economy_sim::{Bandit, Climb, Informed, Outcome, Scenario, measured, run_taught, run_with};
+use nom_economy_sim::{
+    Bandit, Climb, Informed, Outcome, Scenario, Spectator, measured, run_taught, run_with,
+};
 use serde::Serialize;
 use std::io::Write;
 
@@ -298,6 +300,7 @@ fn main() -> std::io::Result<()> {
         }
         add("climb", &|scenario, seed| run_with(scenario, seed, Climb::new(scenario.count())));
         add("informed", &|scenario, seed| run_with(scenario, seed, Informed::new(scenario)));
+        add("spectator", &|scenario, seed| Spectator::run(scenario, seed));
         add("bandit", &|scenario, seed| run_with(scenario, seed, Bandit::new(scenario.count())));
     }
     if arguments.json {

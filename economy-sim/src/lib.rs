@@ -15,6 +15,7 @@ pub mod resources;
 mod run;
 mod scenario;
 mod server;
+mod spectator;
 mod strategy;
 
 pub use bandit::Bandit;
@@ -27,4 +28,5 @@ pub use random::Random;
 pub use run::{EARLY_SECONDS, Outcome, run, run_taught, run_with};
 pub use scenario::{Contract, Phase, Scenario};
 pub use server::{Load, Server};
+pub use spectator::Spectator;
 pub use strategy::Strategy;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -269,6 +270,34 @@ static void passes(int kind) {
 	close(ends[0]);
 }
 
+/* Two descriptors come to who may have one more. */
+static void too_many(void) {
+	int ends[2], sent[2] = {1, 2};
+	char room[64] = "", byte = 'b';
+	struct rlimit before, limit;
+	socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+	struct iovec piece = {&byte, 1};
+	struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = room, .msg_controllen = CMSG_SPACE(sizeof sent)};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+	head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_RIGHTS, head->cmsg_len = CMSG_LEN(sizeof sent);
+	memcpy(CMSG_DATA(head), sent, sizeof sent);
+	say("two", sendmsg(ends[0], &message, 0));
+	say("two more", sendmsg(ends[0], &message, 0));
+	int next = dup(1);
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &before);
+	limit = before, limit.rlim_cur = next + 1;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	for (int time = 0; time < 2; time++) {
+		memset(room, 0, sizeof room);
+		message.msg_controllen = sizeof room;
+		say("received", recvmsg(ends[1], &message, 0));
+		printf("= flags %x control %ld of %ld\n", message.msg_flags, (long)message.msg_controllen, (long)head->cmsg_len);
+	}
+	setrlimit(RLIMIT_NOFILE, &before);
+	close(next), close(ends[0]), close(ends[1]);
+}
+
 static struct sockaddr_in at4(int port) {
 	return (struct sockaddr_in){AF_INET, port, {htonl(INADDR_LOOPBACK)}};
 }
@@ -509,6 +538,66 @@ static void urgent(void) {
 	close(ends[0]);
 }
 
+static void said_at(const char *what, int fd, int (*name)(int, struct sockaddr *, socklen_t *)) {
+	struct sockaddr_in at = {0};
+	socklen_t len = sizeof at;
+	say(what, name(fd, (struct sockaddr *)&at, &len));
+	printf("= %s\n", inet_ntoa(at.sin_addr));
+	fflush(stdout);
+}
+
+/* A connection from another loopback address than it goes to. */
+static void from_another(void) {
+	int listener = socket(AF_INET, SOCK_STREAM, 0), from = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in at = at4(0);
+	bind(listener, (struct sockaddr *)&at, sizeof at);
+	listen(listener, 1);
+	at = at4(port_of(listener));
+	struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000002)};
+	say("bound", bind(from, (struct sockaddr *)&own, sizeof own));
+	say("connected", connect(from, (struct sockaddr *)&at, sizeof at));
+	int to = accept(listener, NULL, NULL);
+	said_at("own", from, getsockname), said_at("peer", from, getpeername);
+	said_at("there own", to, getsockname), said_at("there peer", to, getpeername);
+	close(to), close(from), close(listener);
+}
+
+/* Who sends to one that is gone hears of it by the answer. */
+static void gone(void) {
+	int ends[2];
+	char byte;
+	signal(SIGPIPE, SIG_IGN);
+	pair_of_tcp(ends);
+	close(ends[1]);
+	usleep(20000);
+	say("the end", read(ends[0], &byte, 1));
+	events("still there", ends[0]);
+	say("into the void", write(ends[0], "x", 1));
+	usleep(20000);
+	events("heard of it", ends[0]);
+	struct sockaddr_in peer;
+	socklen_t len = sizeof peer;
+	say("nobody is there", getpeername(ends[0], (struct sockaddr *)&peer, &len));
+	say("no more", write(ends[0], "y", 1));
+	say("the end", read(ends[0], &byte, 1));
+	close(ends[0]);
+	pair_of_tcp(ends);
+	write(ends[0], "unread", 6);
+	usleep(20000);
+	close(ends[1]);
+	usleep(20000);
+	events("reset", ends[0]);
+	say("nobody is there", getpeername(ends[0], (struct sockaddr *)&peer, &len));
+	say("told once", write(ends[0], "x", 1));
+	say("no more", write(ends[0], "y", 1));
+	say("the end", read(ends[0], &byte, 1));
+	close(ends[0]);
+	pair_of_tcp(ends);
+	shutdown(ends[0], SHUT_WR);
+	say("one's own end", write(ends[0], "x", 1));
+	close(ends[0]), close(ends[1]);
+}
+
 int main(void) {
 	chdir("/tmp");
 	local_datagrams();
@@ -517,9 +606,12 @@ int main(void) {
 	passes(SOCK_STREAM);
 	passes(SOCK_DGRAM);
 	passes(SOCK_SEQPACKET);
+	too_many();
 	udp();
 	shared_ports();
 	where_to();
 	urgent();
+	gone();
+	from_another();
 	return 0;
 }

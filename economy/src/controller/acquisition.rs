@@ -32,6 +32,11 @@ pub(super) struct Choice {
 
 /// A trial takes as many intervals: there, and back.
 const TRIAL: f64 = 3.0;
+/// Of which so many are observed: that there, and one back.
+const OBSERVED: u64 = 2;
+/// Rounds after which trials of what may earn more grow no rarer: then as many observations are between two
+/// as what is known is averaged over.
+const TRIAL_ROUNDS: u32 = 6;
 
 /// Whether a profit is searched for where a loss is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,22 +92,38 @@ const BISECTIONS: u32 = 8;
 /// The strategy.
 #[derive(Clone, Debug)]
 pub struct Estimator {
-    estimates: PointEstimates,
+    pub(super) estimates: PointEstimates,
     surface: ResponseSurface,
     /// Observations that the model does not know of.
     unfitted: u32,
     /// Where it earns; explorations set out from here and come back.
     pub(super) incumbent: Option<usize>,
+    /// Trials since a profit was made, where a loss is.
     search: Tries,
+    /// Trials of what may earn more, at the present prices.
+    pub(super) trials: Tries,
 }
 
-/// The search for a profit where a loss is made.
+/// Trials that become rarer, since most of what can be learned was, and never end, since all drifts.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tries {
-    /// Points tried since a profit was made.
-    tries: u32,
-    /// Choices to go until the next.
-    wait: u32,
+pub(super) struct Tries {
+    count: u32,
+    /// The observation from which on the next may be.
+    next: u64,
+}
+
+impl Tries {
+    /// Counts another one if it is time for it. The pause between two is 0, 1, 3, 7 ... observations in each
+    /// next round of so many, and as often twice as long.
+    fn another(&mut self, now: u64, round: usize, doublings: u32) -> bool {
+        if now < self.next {
+            return false;
+        }
+        let rounds = (self.count / round as u32).min(doublings);
+        self.count = self.count.wrapping_add(1);
+        self.next = now + OBSERVED + (1 << rounds) - 1;
+        true
+    }
 }
 
 /// A prediction, and what it would earn.
@@ -204,32 +225,22 @@ impl Estimator {
     /// Expected improvement over the profit `least`, were the point measured so many times.
     fn gain(&self, prospect: &Prospect, least: f64, times: f64) -> f64 {
         let deviation = libm::hypot(prospect.deviation, self.estimates.doubt(prospect.point));
-        let noise = self.measurement_noise() / libm::sqrt(times);
+        let noise = self.estimates.trial_noise() * libm::sqrt(self.estimates.inflation() / times);
         // What the measurements are expected to change.
         let change = deviation * deviation / libm::hypot(deviation, noise);
         prospect.mean(change, |profit| (profit - least).max(0.0))
-    }
-
-    fn measurement_noise(&self) -> f64 {
-        self.estimates.trial_noise() * libm::sqrt(self.estimates.inflation())
     }
 
     /// Where a loss is made, and beyond a cliff no slope tells the way: by turns the point most likely to
     /// make a profit (Kushner, Journal of Basic Engineering 86, 1964), and the one not measured for longest.
     /// So each is tried again and again, though every round takes twice as long as the one before.
     fn way_out(&mut self, space: &Space, prospects: &[(Prospect, f64)], present: usize) -> Option<usize> {
-        if space.p.search_rounds < 1.0 {
-            return None;
-        }
-        if self.search.wait > 0 {
-            self.search.wait -= 1;
-            return None;
-        }
         // In a round each is tried once for each of the two reasons.
-        let rounds = self.search.tries / (2 * prospects.len() as u32);
-        self.search.wait = (1_u32 << rounds.min(space.p.search_rounds as u32)) - 1;
-        self.search.tries = self.search.tries.wrapping_add(1);
-        let is_hopeful = self.search.tries % 2 == 1;
+        let (now, round) = (self.estimates.now, 2 * prospects.len());
+        if space.p.search_rounds < 1.0 || !self.search.another(now, round, space.p.search_rounds as u32) {
+            return None;
+        }
+        let is_hopeful = self.search.count % 2 == 1;
         let merit = |prospect: &Prospect| match is_hopeful {
             true => -prospect.until_profit() / self.doubt_of(prospect),
             false => self.estimates.unmet(prospect.point) as f64,
@@ -293,20 +304,8 @@ impl Estimator {
             unfitted: 0,
             incumbent: None,
             search: Tries::default(),
+            trials: Tries::default(),
         }
-    }
-
-    pub(super) fn estimates(&self) -> &PointEstimates {
-        &self.estimates
-    }
-
-    pub(super) fn estimates_mut(&mut self) -> &mut PointEstimates {
-        &mut self.estimates
-    }
-
-    /// Takes a point for the one that earns.
-    pub(super) fn settle(&mut self, point: usize) {
-        self.incumbent = Some(point);
     }
 
     pub(super) fn learn(&mut self, point: usize, logs: &Logs, share: f64) {
@@ -347,8 +346,7 @@ impl Estimator {
             if !explores {
                 self.incumbent = Some(best.0);
             }
-            let gain = best.1 - prospects[present].1;
-            let horizon = outlook.horizon;
+            let (gain, horizon) = (best.1 - prospects[present].1, outlook.horizon);
             let worth = Worth { gain, cost: 0.0, horizon, settling: 1.0 };
             return Choice { point: best.0, explores, loses: false, worth };
         }
@@ -364,12 +362,32 @@ impl Estimator {
         }
         let searched = way_out.map(|point| {
             let (prospect, expected) = &prospects[point];
-            let gain = self.gain(prospect, best.1, 1.0);
-            let cost = 2.0 * (best.1 - expected);
+            let (gain, cost) = (self.gain(prospect, best.1, 1.0), 2.0 * (best.1 - expected));
             (point, Worth { gain, cost, horizon: outlook.horizon, settling: TRIAL })
         });
-        let exploration = searched.or_else(|| self.exploration(space, &prospects, best, outlook.horizon));
+        let exploration = searched.or_else(|| {
+            let (most, now) =
+                (self.exploration(space, &prospects, best, outlook.horizon), self.estimates.now);
+            let noise = self.estimates.trial_noise() / space.p.noise;
+            let round = prospects.len() as f64 * (1.0 + noise * noise * self.estimates.inflation());
+            most.filter(|_| loses || self.trials.another(now, round as usize, TRIAL_ROUNDS))
+        });
         let (point, worth) = exploration.unwrap_or((best.0, Worth::default()));
         Choice { point, explores: exploration.is_some(), loses, worth }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_become_rarer_round_by_round_and_never_end() {
+        let mut tries = Tries::default();
+        let due: Vec<u64> = (0..200).filter(|now| tries.another(*now, 3, 4)).collect();
+        let steps: Vec<u64> = due.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let pauses: Vec<u64> = steps.iter().map(|step| step - OBSERVED).collect();
+        assert_eq!(pauses[..15], [0, 0, 0, 1, 1, 1, 3, 3, 3, 7, 7, 7, 15, 15, 15]);
+        assert!(pauses.len() > 15 && pauses[15..].iter().all(|pause| *pause == 15), "{pauses:?}");
     }
 }

@@ -19,7 +19,7 @@ const TRANSFER_DISTANCE: f64 = core::f64::consts::LN_2;
 /// Mean and weight of each point's observations, and the noise common to all.
 #[derive(Clone, Debug)]
 pub struct PointEstimates {
-    p: &'static Parameters,
+    pub(super) p: &'static Parameters,
     weights: Vec<f64>,
     means: Vec<Logs>,
     /// Variance of the means beyond that of their measurement.
@@ -27,7 +27,7 @@ pub struct PointEstimates {
     /// How far mean latency was from what was predicted when the point was first measured.
     surprises: Vec<f64>,
     /// Observations so far, and how many there were when each point was last observed.
-    now: u64,
+    pub(super) now: u64,
     met: Vec<u64>,
     /// Mean squares of the errors, and how many these are the mean of.
     noise: Logs,
@@ -55,10 +55,6 @@ impl PointEstimates {
             persistence: 0.0,
             last_error: 0.0,
         }
-    }
-
-    pub(super) fn parameters(&self) -> &'static Parameters {
-        self.p
     }
 
     /// How many observations the point has, the old ones counting less.
@@ -91,10 +87,15 @@ impl PointEstimates {
         step * step * self.unmet(point) as f64
     }
 
-    /// Says what was predicted of a point that is measured for the first time now, if anything was.
+    /// Says what was predicted of a point that is measured now, if anything was. Of a point that is hardly
+    /// known, what it seemed to do is forgotten if it is measured to be faster by more than noise: hiccups
+    /// make later, never sooner, so that what was measured before was one.
     pub(super) fn predicted(&mut self, point: usize, predicted: Option<f64>, measured: f64) {
+        let least = self.means[point][MEAN] - self.p.outlier * self.trial_noise().max(self.p.noise);
         if self.weights[point] <= 0.0 {
             self.surprises[point] = predicted.map_or(0.0, |predicted| measured - predicted);
+        } else if self.weights[point] < self.p.few && measured < least {
+            self.weights[point] = 0.0;
         }
     }
 
@@ -255,6 +256,20 @@ mod tests {
         estimates.predicted(0, Some(1.0), 1.0);
         (0..3).for_each(|_| estimates.learn(0, &[1.0; CHANNELS], 1.0));
         assert!(first > 0.2 && estimates.doubt(0) < first / 5.0, "{first} {}", estimates.doubt(0));
+    }
+
+    #[test]
+    fn a_first_measurement_that_was_a_hiccup_is_forgotten_when_the_point_is_faster() {
+        let mut estimates = PointEstimates::new(1, &Parameters::DEFAULT);
+        let mut measure = |log: f64| {
+            estimates.predicted(0, None, log);
+            estimates.learn(0, &[log; CHANNELS], 0.8);
+            estimates.mean(0)[MEAN]
+        };
+        assert_eq!(measure(1.0), 1.0, "it may be so");
+        assert_eq!(measure(0.0), 0.0, "and was not");
+        assert!((measure(-0.05) + 0.025).abs() < 1e-9, "noise is averaged");
+        assert!(measure(1.0) > 0.3, "and slower is believed");
     }
 
     #[test]

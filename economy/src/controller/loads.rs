@@ -40,7 +40,7 @@ impl Surprise {
         let may_be =
             |channel| libm::hypot(libm::hypot(estimates.noise(channel), measured.sampling), *deviation);
         Self {
-            p: estimates.parameters(),
+            p: estimates.p,
             error: core::array::from_fn(|channel| relative[channel] - mean[channel]),
             deviation: core::array::from_fn(may_be),
         }
@@ -135,14 +135,14 @@ impl Loads {
     /// Whether an interval at a point is worse than foretold by more than noise.
     pub fn disappoints(&mut self, space: &Space, point: usize, measured: &Measured) -> bool {
         let miss = self.miss(space, point, measured);
-        miss.is_some_and(|miss| miss.error[MEAN] > self.p.credible * self.present().estimates().main_noise())
+        miss.is_some_and(|miss| miss.error[MEAN] > self.p.credible * self.present().estimates.main_noise())
     }
 
     /// How far an interval at a point was from what was foretold; nothing if there was no ground to foretell.
     fn miss(&mut self, space: &Space, point: usize, measured: &Measured) -> Option<Surprise> {
         let Load { strategy, level, .. } = &mut self.loads[self.present];
         let prediction = strategy.predict(space, point)?;
-        Some(Surprise::new(&level.relative(&measured.logs), &prediction, strategy.estimates(), measured))
+        Some(Surprise::new(&level.relative(&measured.logs), &prediction, &strategy.estimates, measured))
     }
 
     /// Learns from an interval under the present load: what the point does, and the level. Returns whether it
@@ -155,9 +155,9 @@ impl Loads {
             strategy.learn(point, &relative, measured.share);
             return true;
         };
-        let surprise = Surprise::new(&relative, &prediction, strategy.estimates(), measured);
+        let surprise = Surprise::new(&relative, &prediction, &strategy.estimates, measured);
         let credible = surprise.credible();
-        strategy.estimates_mut().missed(&surprise.error);
+        strategy.estimates.missed(&surprise.error);
         strategy.learn(
             point,
             &core::array::from_fn(|channel| prediction.mean[channel] + credible[channel]),
@@ -176,9 +176,9 @@ impl Loads {
         let mut relative: Logs = core::array::from_fn(|channel| 0.5 * (before[channel] + after[channel]));
         let prediction = strategy.predict(space, trial.point);
         let predicted = prediction.map(|prediction| prediction.mean[MEAN]);
-        strategy.estimates_mut().predicted(trial.point, predicted, relative[MEAN]);
+        strategy.estimates.predicted(trial.point, predicted, relative[MEAN]);
         if let Some(prediction) = prediction {
-            let surprise = Surprise::new(&relative, &prediction, strategy.estimates(), &trial.measured);
+            let surprise = Surprise::new(&relative, &prediction, &strategy.estimates, &trial.measured);
             let credible = surprise.credible();
             // A few late packets make much jitter; only neighbours tell whether the point is to blame.
             [JITTER, P99].into_iter().for_each(|at| relative[at] = prediction.mean[at] + credible[at]);
@@ -243,7 +243,7 @@ impl Loads {
         let before = &self.loads[self.present];
         let distance =
             before.signature.as_ref().map_or(f64::INFINITY, |known| known.distance(&measured.logs));
-        strategy.estimates_mut().inherit(before.strategy.estimates(), point, &measured.logs, distance);
+        strategy.estimates.inherit(&before.strategy.estimates, point, &measured.logs, distance);
         strategy.learn(point, &measured.logs, 1.0);
         let signature = Some(Signature::new(self.p, &measured.logs));
         self.add(Load { strategy, level: CommonDrift::default(), signature, met: self.now })

@@ -274,7 +274,7 @@ impl Controller {
         let level = *self.loads.level();
         if earned > 0.0 {
             self.loads.conclude(&self.space, &Trial { point: self.point, measured, level });
-            self.loads.present().settle(self.point);
+            self.loads.present().incumbent = Some(self.point);
             self.realised.add(&measured.logs, self.space.p.memory);
             return;
         }
@@ -292,6 +292,7 @@ impl Controller {
 
     /// Chooses anew at once, because prices have changed; nothing was measured.
     pub fn reconsider(&mut self, profit: &Profit) -> usize {
+        self.loads.present().trials = acquisition::Tries::default();
         self.choose(f64::NEG_INFINITY, profit);
         self.accept()
     }

@@ -50,6 +50,7 @@ use nom_vmm::{Accelerator, Namespace};
 use progress::Progress;
 use runner::{Adaptation, Application, Runner};
 use schedule::{NOM_START, Schedule};
+use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -291,6 +292,7 @@ impl Stage {
             adaptations: Vec::new(),
             turned: Vec::new(),
             turn: (1, 1),
+            saver: &|_, _| Ok(()),
         }
     }
 }
@@ -316,29 +318,74 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let mut notes = Notes::default();
     let mut progress = begin(options, &applications, &functions);
     let stage = prepare(options, &applications, choice.accelerator, &cache, &mut progress, &mut notes)?;
-    let watch = Watch::begin();
-    let (findings, adaptations) =
-        perform(options, &applications, &functions, &stage, &mut progress, &mut notes)?;
+    let results =
+        Results { out: &options.out, environment, watch: Watch::begin(), are_there: Cell::new(false) };
+    let performed =
+        perform(options, (&applications, &functions), &stage, &results, (&mut progress, &mut notes));
     progress.finish();
-    let mut records = summary::records(&findings)?;
-    records.extend(watch.and_then(|watch| watch.record(summary::EXPERIMENT)));
+    let (findings, adaptations) = performed.map_err(|error| results.cut(error))?;
     let served = findings.iter().any(|findings| !findings.accounts.is_empty());
-    let mut drawn: Vec<_> = findings.iter().flat_map(figures::figures).collect();
-    drawn.extend(figures::timelines(&findings, &adaptations));
-    rows::save_intervals(&findings, &options.out)?;
-    rows::save_statuses(&findings, &adaptations, &options.out)?;
-    let report = Report {
-        title: "nom demo: what a server earns".into(),
-        environment,
-        tables: tables::tables(&findings),
-        targets: summary::targets(&records),
-        figures: drawn,
-        records,
-        notes: notes.into_vec(),
-    };
-    let outcome = report.conclude(&options.out)?;
+    let outcome = results.write(&findings, &adaptations, notes)?;
     ensure!(served, "nothing was served, see {}", outcome.report.display());
     Ok(outcome)
+}
+
+/// Where results go, and what holds for all of them.
+struct Results<'a> {
+    out: &'a Path,
+    environment: Environment,
+    watch: Option<Watch>,
+    /// Whether some have been written.
+    are_there: Cell<bool>,
+}
+
+impl Results<'_> {
+    /// Writes everything that was found, in place of what was there before.
+    fn write(&self, findings: &[Findings], adaptations: &[Vec<Adaptation>], notes: Notes) -> Result<Outcome> {
+        let mut records = summary::records(findings)?;
+        records.extend(self.watch.and_then(|watch| watch.record(summary::EXPERIMENT)));
+        let mut drawn: Vec<_> = findings.iter().flat_map(figures::figures).collect();
+        drawn.extend(figures::timelines(findings, adaptations));
+        rows::save_intervals(findings, self.out)?;
+        rows::save_statuses(findings, adaptations, self.out)?;
+        let report = Report {
+            title: "nom demo: what a server earns".into(),
+            environment: self.environment.clone(),
+            tables: tables::tables(findings),
+            targets: summary::targets(&records),
+            figures: drawn,
+            records,
+            notes: notes.into_vec(),
+        };
+        let outcome = report.conclude(self.out)?;
+        self.are_there.set(true);
+        Ok(outcome)
+    }
+
+    /// Writes what was found so far, beside what applications before this one were; it is not the whole.
+    fn write_part(
+        &self,
+        before: (&[Findings], &[Vec<Adaptation>]),
+        runner: &Runner,
+        slowness: Slowness,
+    ) -> Result<()> {
+        let mut notes = runner.notes.clone();
+        notes.add(
+            "The run was not over when this was written: it is what had been measured until then.".into(),
+        );
+        let findings = [before.0, &[found(runner, slowness)]].concat();
+        let adaptations = [before.1, &[runner.adaptations.clone()]].concat();
+        self.write(&findings, &adaptations, notes).map(drop)
+    }
+
+    /// What ended a run, and what is left of it.
+    fn cut(&self, error: anyhow::Error) -> anyhow::Error {
+        if !self.are_there.get() {
+            return error;
+        }
+        let said = format!("{error:#}; what was measured before is in {}", self.out.display());
+        error.context(said)
+    }
 }
 
 /// Says what is to come, and how long it will take with all that is to be fetched and built before.
@@ -386,19 +433,17 @@ fn prepare(
     Ok(Stage { peers: options.peers.clone(), ..stage })
 }
 
-/// Runs every application.
+/// Runs every application under every function.
 fn perform(
     options: &Options,
-    applications: &[Application],
-    functions: &[Function],
+    (applications, functions): (&[Application], &[Function]),
     stage: &Stage,
-    progress: &mut Progress,
-    notes: &mut Notes,
+    results: &Results,
+    (progress, notes): (&mut Progress, &mut Notes),
 ) -> Result<(Vec<Findings>, Vec<Vec<Adaptation>>)> {
-    let schedule = options.schedule();
     let asked = Asked {
         project: &options.project,
-        schedule,
+        schedule: options.schedule(),
         connections: options.connections,
         functions,
         turning: options.turning(),
@@ -410,23 +455,31 @@ fn perform(
         if slowness.is_none() && application.label() != runner::MEMCACHED.label() {
             slowness = Some(stage.runner(&asked, runner::MEMCACHED, progress, notes).slowness()?);
         }
-        let mut runner = stage.runner(&asked, application, progress, notes);
-        let found = runner.run(slowness)?;
-        slowness = Some(found);
-        let (accounts, adapted, turned) = (runner.accounts, runner.adaptations, runner.turned);
-        findings.push(Findings {
-            application: application.label(),
-            slowness: found,
-            seconds: schedule.phase.as_secs_f64(),
-            accounts,
-            turned,
-            agreements: adapted.iter().filter_map(|run| agreement(run, found)).collect(),
-            reactions_s: adapted.iter().filter_map(Adaptation::reaction_s).collect(),
-            governing_shares: adapted.iter().filter_map(|run| run.governing_share).collect(),
-        });
+        let saver =
+            |runner: &Runner, slowness| results.write_part((&findings, &adaptations), runner, slowness);
+        let mut runner = Runner { saver: &saver, ..stage.runner(&asked, application, progress, notes) };
+        let measured = runner.run(slowness)?;
+        let (here, adapted) = (found(&runner, measured), runner.adaptations);
+        slowness = Some(measured);
+        findings.push(here);
         adaptations.push(adapted);
     }
     Ok((findings, adaptations))
+}
+
+/// What a runner has measured, on a machine that is so slow.
+fn found(runner: &Runner, slowness: Slowness) -> Findings {
+    let adapted = &runner.adaptations;
+    Findings {
+        application: runner.application.label(),
+        slowness,
+        seconds: runner.schedule.phase.as_secs_f64(),
+        accounts: runner.accounts.clone(),
+        turned: runner.turned.clone(),
+        agreements: adapted.iter().filter_map(|run| agreement(run, slowness)).collect(),
+        reactions_s: adapted.iter().filter_map(Adaptation::reaction_s).collect(),
+        governing_shares: adapted.iter().filter_map(|run| run.governing_share).collect(),
+    }
 }
 
 /// Says what is to come, and how long it will take.

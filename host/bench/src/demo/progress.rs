@@ -11,7 +11,7 @@ pub struct Interrupted(pub usize);
 
 impl std::fmt::Display for Interrupted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted; nothing was written")
+        f.write_str("interrupted")
     }
 }
 

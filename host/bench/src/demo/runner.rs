@@ -127,6 +127,9 @@ struct Serving {
     origin: Instant,
 }
 
+/// Keeps what a runner has so far, on a machine that is so slow.
+pub type Saver<'a> = dyn Fn(&Runner<'_>, Slowness) -> Result<()> + 'a;
+
 /// All runs so far of one application.
 pub struct Runner<'a> {
     /// The checkout.
@@ -167,6 +170,8 @@ pub struct Runner<'a> {
     pub turned: Vec<(Function, Vec<Account>)>,
     /// Which of how many runs of its kind is the present one, from 1.
     pub turn: (u32, u32),
+    /// Keeps what there is after each run, lest all be lost if somebody ends the whole.
+    pub saver: &'a Saver<'a>,
 }
 
 impl Runner<'_> {
@@ -199,7 +204,6 @@ impl Runner<'_> {
             functions.next().map_or(Ok(()), |function| self.turned(*function, slowness))?;
         }
         functions.try_for_each(|function| self.turned(*function, slowness))?;
-        self.accounts.sort_by_key(|account| rank(account.system));
         Ok(slowness)
     }
 
@@ -209,7 +213,13 @@ impl Runner<'_> {
             System::Adaptive(function) => runner.adaptive(function, slowness),
             System::Linux(tuning) => runner.linux(tuning, runner.schedule.phase),
             System::Peer(name) => runner.peer(name),
-        })
+        })?;
+        self.save(slowness)
+    }
+
+    fn save(&mut self, slowness: Slowness) -> Result<()> {
+        self.accounts.sort_by_key(|account| rank(account.system));
+        (self.saver)(self, slowness)
     }
 
     /// Whether fixed delays and adapting take turns within one machine. Only in a network namespace every
@@ -236,7 +246,7 @@ impl Runner<'_> {
                     self.keep(account);
                 }
                 self.turned.push((function, turns::accounts(&turns, 0)));
-                Ok(())
+                self.save(slowness)
             }
             Err(error) if error.is::<Interrupted>() => Err(error),
             Err(error) => {

@@ -45,6 +45,17 @@ enum Within {
     Connection(Box<Local>),
 }
 
+/// What a connection within the machine knows of the end of its other end, of which TCP hears by a reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reset {
+    /// Nothing came.
+    Unheard,
+    /// It came, and was not told of.
+    Heard,
+    /// A call has said so.
+    Told,
+}
+
 /// A socket of the network.
 pub(crate) struct Inet<N: Observed + 'static> {
     network: Network<N>,
@@ -56,6 +67,8 @@ pub(crate) struct Inet<N: Observed + 'static> {
     bound: RefCell<Option<Rc<BoundAddress>>>,
     state: Cell<State>,
     is_open: Cell<bool>,
+    /// What is known of the end of its other end, in this machine.
+    reset: Cell<Reset>,
     /// Bytes that were looked at and stay to be received.
     peeked: RefCell<VecDeque<u8>>,
     options: Options,
@@ -92,6 +105,7 @@ impl<N: Observed + 'static> Inet<N> {
             bound: RefCell::default(),
             state: Cell::new(State::New),
             is_open: Cell::new(false),
+            reset: Cell::new(Reset::Unheard),
             peeked: RefCell::default(),
             options: Options::default(),
             waiters: Waiters::default(),
@@ -177,7 +191,10 @@ impl<N: Observed + 'static> Inet<N> {
             0 => self.places.take_port(EPHEMERAL),
             port => port,
         };
-        let own = SocketAddr::new(ip, port);
+        // From the address that it was bound to, or else from that which it goes to.
+        let bound = self.own.get().ip().to_canonical();
+        let is_source = !bound.is_unspecified() && bound.is_ipv4() == ip.is_ipv4();
+        let own = SocketAddr::new(if is_source { bound } else { ip }, port);
         let local = Local::new(&self.places, LocalKind::Stream);
         local.set_name(&Address::Inet(own).to_bytes(self.domain));
         let name = Address::Inet(peer).to_bytes(self.domain);
@@ -194,8 +211,10 @@ impl<N: Observed + 'static> Inet<N> {
         let Within::Listener(waiting) = &*self.within.borrow() else { return None };
         let (local, name) = waiting.take()?;
         let Ok(Address::Inet(peer)) = Address::read(&name) else { return None };
+        let Address::Local(own) = local.own_address() else { return None };
+        let Ok(Address::Inet(own)) = Address::read(&own) else { return None };
         let accepted = Inet::new(&self.network, &self.places, self.domain);
-        accepted.own.set(SocketAddr::new(peer.ip(), self.own.get().port()));
+        accepted.own.set(SocketAddr::new(own.ip(), self.own.get().port()));
         accepted.state.set(State::Within(peer));
         accepted.is_open.set(true);
         accepted.options.inherit(&self.options);
@@ -212,6 +231,20 @@ impl<N: Observed + 'static> Inet<N> {
             Some(id) => Ok(self.with(|sockets| sockets.set_pending_max(id, pending_max(backlog)))?),
             None => Ok(()),
         }
+    }
+
+    /// What a call says, which may be that the other end is gone.
+    fn noting_reset<T>(&self, result: Result<T, Errno>) -> Result<T, Errno> {
+        if matches!(result, Err(Errno::ECONNRESET | Errno::EPIPE)) {
+            self.reset.set(Reset::Told);
+        }
+        result
+    }
+
+    /// Whether a reset has come from within the machine, and nothing is connected any more.
+    fn is_reset(&self) -> bool {
+        let is_failed = || self.with_local(|local| !local.ready().of(Events::ERROR).is_none());
+        self.reset.get() != Reset::Unheard || is_failed() == Some(true)
     }
 
     /// Does something with the other end's buffers, if that is in this machine.
@@ -386,8 +419,15 @@ impl<N: Observed + 'static> Socket for Inet<N> {
     fn send(&self, what: &Outgoing<'_>) -> Result<usize, Errno> {
         // To whom is known: Linux does not look at another address.
         let what = &Outgoing { to: None, attached: &[], is_signed: false, ..*what };
-        if let Some(sent) = self.with_local(|local| local.send(what)) {
-            return sent;
+        if let Some(sent) = self.with_local(|local| (local.send(what), local.is_unread())) {
+            return match sent {
+                // TCP learns that nobody reads any more by the answer to what it has sent.
+                (Err(Errno::EPIPE), true) if self.reset.get() == Reset::Unheard => {
+                    self.reset.set(Reset::Heard);
+                    Ok(what.bytes.len())
+                }
+                (sent, _) => self.noting_reset(sent),
+            };
         }
         if what.is_urgent {
             return Err(Errno::EOPNOTSUPP);
@@ -399,7 +439,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
         if let Some(received) = self.with_local(|local| local.receive(target, peeking)) {
             // Of whom it comes is a local socket's to tell.
-            return received.map(|received| Received { by: None, ..received });
+            return self.noting_reset(received.map(|received| Received { by: None, ..received }));
         }
         self.receive_stream(target, peeking)
     }
@@ -432,6 +472,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
 
     fn peer_address(&self) -> Result<Address, Errno> {
         match self.state.get() {
+            State::Within(_) if self.is_reset() => Err(Errno::ENOTCONN),
             State::Stream(_, peer) | State::Within(peer) => Ok(Address::Inet(peer)),
             _ => Err(Errno::ENOTCONN),
         }
@@ -439,6 +480,9 @@ impl<N: Observed + 'static> Socket for Inet<N> {
 
     fn take_error(&self) -> Option<Errno> {
         if let Some(error) = self.with_local(Socket::take_error) {
+            let heard = (self.reset.get() == Reset::Heard).then_some(Errno::EPIPE);
+            let error = error.or(heard);
+            error.iter().for_each(|_| self.reset.set(Reset::Told));
             return error;
         }
         let State::Stream(id, _) = self.state.get() else { return None };
@@ -497,7 +541,11 @@ impl<N: Observed + 'static> Stream for Inet<N> {
             Within::Connection(local) => {
                 let ready = local.ready();
                 let is_reset = !ready.of(Events::ERROR).is_none();
-                return if is_reset { ready } else { Events(ready.0 & !Events::HANG_UP.0) };
+                return match self.reset.get() {
+                    Reset::Unheard if !is_reset => Events(ready.0 & !Events::HANG_UP.0),
+                    Reset::Heard => ready.with(Events::ERROR),
+                    _ => ready,
+                };
             }
             Within::Listener(waiting) => Events::IN.when(waiting.is_ready()),
             Within::Nothing => Events::NONE,

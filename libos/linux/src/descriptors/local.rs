@@ -136,6 +136,14 @@ impl Local {
         }
     }
 
+    /// Whether nobody reads what it writes.
+    pub fn is_unread(&self) -> bool {
+        match &*self.state.borrow() {
+            State::Open { writer: Some(writer), .. } => writer.buffer().is_unread(),
+            _ => false,
+        }
+    }
+
     /// Names it, for who is told of its peer.
     pub fn set_name(&self, name: &[u8]) {
         *self.own.borrow_mut() = name.to_vec();

@@ -121,7 +121,7 @@ impl Room {
         Ok(())
     }
 
-    /// Hands over descriptors, as many as there is room for.
+    /// Hands over descriptors, as many as there is room for, and as the process may have.
     fn hand_over(&mut self, call: &Call<'_>, came: Vec<Rc<Description>>, on_exec: u32) -> Result<(), Errno> {
         let room = self.len.saturating_sub(self.used + HEAD) / 4;
         if room < came.len() as u64 {
@@ -129,7 +129,11 @@ impl Room {
         }
         let mut descriptors = Vec::new();
         for description in came.into_iter().take(room as usize) {
-            descriptors.extend(add(call, description, on_exec)?.to_ne_bytes());
+            let Ok(descriptor) = add(call, description, on_exec) else {
+                self.flags |= abi::MSG_CTRUNC;
+                break;
+            };
+            descriptors.extend(descriptor.to_ne_bytes());
         }
         match descriptors.is_empty() {
             true => Ok(()),

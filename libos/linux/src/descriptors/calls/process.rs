@@ -19,7 +19,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "pidfd_send_signal",
         &["descriptor", "signal", "info", "flags"],
         send_signal,
-        "as kill",
+        "as kill; a directory of `/proc` does not name its process",
     ),
 ];
 
