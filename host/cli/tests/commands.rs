@@ -231,7 +231,9 @@ impl Desk {
             In(_) => {}
             Long => {
                 let (command, _) = command.split_once('#').unwrap_or((command, ""));
-                self.ends(&format!("{command} --help"));
+                // What stands behind a program of Linux is the program's.
+                let (own, program) = command.split_at(command.find(" /usr/").unwrap_or(command.len()));
+                self.ends(&format!("{own} --help{program}"));
             }
         }
     }
