@@ -186,8 +186,13 @@ fn ctrl_c_at_any_moment_leaves_no_namespace() {
     let image = image("shutdown-default");
     for milliseconds in [5, 20, 40, 60, 80, 110, 150, 200, 300] {
         let (home, name) = (Home::new(), format!("interrupted-{}", std::process::id()));
-        let mut command = home.nom(&format!("run --network tap --name {name}"));
-        let running = Running(command.arg(&image).stdout(Stdio::null()).spawn().expect("nom runs"));
+        let nom = home.nom(&format!("run --network tap --name {name}"));
+        // This test may run where SIGINT is ignored, in a script's background: until nom waits for it, it
+        // would be lost.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(nom.get_program()).args(nom.get_args()).arg(&image);
+        command.envs(nom.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let running = Running(command.stdout(Stdio::null()).spawn().expect("nom runs"));
         std::thread::sleep(Duration::from_millis(milliseconds));
         running.signal(Signal::INT);
         let status = running.status();
