@@ -168,6 +168,9 @@ macro_rules! define_syscalls {
             /// The bit of every system call.
             pub const EVERY: u32 = 0 $(| 1 << $number)+;
 
+            /// The bit that stands for it where calls are allowed.
+            pub const fn bit(self) -> u32 { 1 << self as u64 }
+
             /// The system call with this number, if there is one.
             pub const fn from_number(number: u64) -> Option<Syscall> {
                 match number { $($number => Some(Syscall::$variant),)+ _ => None }

@@ -79,7 +79,7 @@ pub fn interruptible(outcome: Result<()>) -> Result<u8> {
         Ok(()) => Ok(0),
         Err(error) => match error.downcast_ref::<Interrupted>() {
             Some(Interrupted(signal)) => {
-                eprintln!("nom: {error}");
+                eprintln!("nom: {error:#}");
                 Ok(SIGNALLED + *signal as u8)
             }
             None => Err(error),

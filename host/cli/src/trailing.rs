@@ -14,9 +14,11 @@ const LINUX_OPTIONS: [&str; 2] = ["oci", "root"];
 /// The command line with `--` behind the Linux program that it names, if it has none there. Applications with
 /// a manifest have their arguments behind `--` alone, since nom's own options may follow them.
 pub fn separated(mut words: Vec<OsString>) -> Vec<OsString> {
+    let Some(verb) = words.get(1).and_then(|word| COMMANDS.into_iter().find(|name| word == name)) else {
+        return words;
+    };
     let command = Arguments::command();
-    let verb = words.get(1).and_then(|word| COMMANDS.into_iter().find(|name| word == name));
-    let Some(command) = verb.and_then(|verb| command.find_subcommand(verb)) else { return words };
+    let Some(command) = command.find_subcommand(verb) else { return words };
     let Some(Named { at, is_linux }) = named(command, &words[2..]) else { return words };
     let behind = at + 3;
     if words.len() > behind && words[behind] != "--" && (is_linux || is_linux_program(&words[behind - 1])) {

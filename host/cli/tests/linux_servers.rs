@@ -34,10 +34,17 @@ impl Server {
 
     /// Waits until it answers `question` at its first port with something that has `part` in it.
     fn wait_for(&self, question: &[u8], part: &str) {
-        let end = Instant::now() + PATIENCE;
         // QEMU accepts before the guest does.
-        while !ask(self.ports[0], question).is_ok_and(|answer| answer.contains(part)) {
-            assert!(Instant::now() < end, "no answer: {}", self.site.run("logs server"));
+        self.wait_until("it answers", || {
+            ask(self.ports[0], question).is_ok_and(|answer| answer.contains(part))
+        });
+    }
+
+    /// Waits until it `is` so.
+    fn wait_until(&self, what: &str, is: impl Fn() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is() {
+            assert!(Instant::now() < end, "not yet: {what}: {}", self.site.run("logs server"));
             std::thread::sleep(Duration::from_millis(200));
         }
     }
@@ -320,12 +327,8 @@ fn mariadb_serves_its_own_load_with_a_thread_a_connection() {
     };
     let port = server.ports[0].to_string();
     let to = ["--no-defaults", "-h", "127.0.0.1", "-P", &port, "-u", "root"];
-    let end = Instant::now() + PATIENCE;
-    let is_ready = || Command::new("mariadb-admin").args(to).args(["--connect-timeout=5", "ping"]).output();
-    while !is_ready().is_ok_and(|output| output.status.success()) {
-        assert!(Instant::now() < end, "it is not ready: {}", server.site.run("logs server"));
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let ask = || Command::new("mariadb-admin").args(to).args(["--connect-timeout=5", "ping"]).output();
+    server.wait_until("it is ready", || ask().is_ok_and(|output| output.status.success()));
     let load = ["--auto-generate-sql", "--auto-generate-sql-load-type=mixed", "--engine=innodb"];
     let size = ["--concurrency=4", "--number-of-queries=40"];
     let said = server.client(&[&["mariadb-slap"][..], &to, &load, &size].concat());
@@ -361,12 +364,8 @@ fn postgres_serves_pgbench_with_a_process_a_connection() {
         let to = ["-h", "127.0.0.1", "-p", &port, "-U", "nom"];
         server.client(&[&words[..1], &to, &words[1..], &["postgres"]].concat())
     };
-    let end = Instant::now() + PATIENCE;
-    let is_ready = || Command::new("pg_isready").args(["-q", "-h", "127.0.0.1", "-p", &port]).status();
-    while !is_ready().is_ok_and(|status| status.success()) {
-        assert!(Instant::now() < end, "it is not ready: {}", server.site.run("logs server"));
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let ask = || Command::new("pg_isready").args(["-q", "-h", "127.0.0.1", "-p", &port]).status();
+    server.wait_until("it is ready", || ask().is_ok_and(|status| status.success()));
     client(&["pgbench", "-i", "-q", "-s", "1"]);
     let said = client(&["pgbench", "-c", "4", "-t", "10"]);
     assert!(said.contains("number of transactions actually processed: 40/40"), "{said}");

@@ -273,6 +273,7 @@ impl<'m, M: Machine> Kernel<'m, M> {
             self.tell(channel.peer, Upcall::PeerChanged, |_| {});
         }
     }
+
     pub(crate) fn core_acquire(&mut self, Caller { app, .. }: Caller<'_>, of: CoreAcquire) -> Result<Reply> {
         let CoreAcquire { entry, stack_top, argument, hint } = of;
         let (entry, stack_top) = (UserAddr::code(entry)?, UserAddr::stack(stack_top)?);

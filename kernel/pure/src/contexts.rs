@@ -90,6 +90,7 @@ impl Context {
     pub(crate) fn take_events(&mut self) -> Events {
         core::mem::take(&mut self.events)
     }
+
     /// Whether it runs, or could.
     #[inline(always)]
     pub(crate) fn is_ready(&self) -> bool {
@@ -188,9 +189,8 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     pub(crate) fn core_timer(&mut self, caller: Caller<'_>, asked: CoreTimer) -> Result<Reply> {
-        let (Caller { core, app, .. }, CoreTimer { deadline_ns }) = (caller, asked);
-        self.context(core, app).timer_ns = (deadline_ns != u64::MAX).then_some(deadline_ns);
-        self.arm_timer(core);
+        self.context(caller.core, caller.app).timer_ns = Some(asked.deadline_ns).filter(|ns| *ns != u64::MAX);
+        self.arm_timer(caller.core);
         Ok(Reply::DONE)
     }
 }

@@ -23,9 +23,11 @@ const CONSOLE_BYTES_MAX: u64 = 4096;
 const ZEROED_AT_ONCE: u64 = 16;
 /// Frames at which a search for free ones looks at a time, for the same reason.
 const LOOKS_AT_ONCE: u64 = 4 * BLOCK_FRAMES;
-/// Calls that may wait for a device or the remapping unit, one bit each: `memory_grant`, `memory_release`,
-/// `device_acquire`, `device_release`, `interrupt_bind`. They are looked at apart.
-pub(crate) const WAITING: u32 = 1 << 2 | 1 << 3 | 1 << 13 | 1 << 14 | 1 << 17;
+/// Calls that may wait for a device or the remapping unit. They are looked at apart.
+pub(crate) const WAITING: u32 = {
+    use Syscall::{DeviceAcquire, DeviceRelease, InterruptBind, MemoryGrant, MemoryRelease};
+    MemoryGrant.bit() | MemoryRelease.bit() | DeviceAcquire.bit() | DeviceRelease.bit() | InterruptBind.bit()
+};
 /// A call is long from here on: units answer in microseconds.
 const LONG_NS: u64 = 1_000_000;
 /// Bytes of the instruction `syscall`.

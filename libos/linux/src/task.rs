@@ -12,8 +12,7 @@ use crate::signals::{
 use crate::table;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::cell::OnceCell;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::fmt;
 use core::future::poll_fn;
 use core::num::NonZeroU32;

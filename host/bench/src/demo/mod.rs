@@ -383,8 +383,7 @@ impl Results<'_> {
         if !self.are_there.get() {
             return error;
         }
-        let said = format!("{error:#}; what was measured before is in {}", self.out.display());
-        error.context(said)
+        error.context(format!("what was measured before is in {}", self.out.display()))
     }
 }
 

@@ -181,6 +181,7 @@ impl<M: Machine> Kernel<'_, M> {
         context.post(what);
         self.wake(core, app);
     }
+
     /// Makes a sleeping context ready and gives it its events; one that does not sleep is told by upcall.
     pub(crate) fn wake(&mut self, core: CoreId, app: AppId) {
         let is_current = self.cores[core].current() == Some(app);

@@ -69,7 +69,7 @@ pub(crate) struct Buffer {
 }
 
 /// Copies as many of the first `count` bytes as `target` has room for, piece by piece and not byte by byte.
-fn copy_first(bytes: &VecDeque<u8>, target: &mut [u8], count: usize) {
+pub(super) fn copy_first(bytes: &VecDeque<u8>, target: &mut [u8], count: usize) {
     let (first, second) = bytes.as_slices();
     let mut done = 0;
     for piece in [first, second] {

@@ -2,7 +2,7 @@
 //! or to one of the machine's own, is a pair of buffers in the library: no packet is made for it.
 
 use super::bound::{AddressFamilies, BoundAddress, WantedAddress};
-use super::buffer::UrgentPlace;
+use super::buffer::{UrgentPlace, copy_first};
 use super::local::{Local, Waiting};
 use super::message::{Outgoing, Received, Sender};
 use super::open::Stream;
@@ -157,9 +157,7 @@ impl<N: Observed + 'static> Inet<N> {
             return Ok(Received::bytes(count));
         }
         let count = peeked.len().min(target.len());
-        for (to, from) in target.iter_mut().zip(peeked.iter()) {
-            *to = *from;
-        }
+        copy_first(&peeked, target, count);
         if peeking == Peeking::Take {
             peeked.drain(..count);
         }

@@ -349,8 +349,8 @@ impl Shared {
         }
     }
 
-    /// Goes on with `next`, or with the loop if that is not a thread, or wants its
-    /// turn by the time that was read last.
+    /// Goes on with `next`, or with the loop if that is not a thread, or wants its turn by the time that was
+    /// read last.
     #[inline(always)]
     fn make_way(&self, running: &Entry, clients: RefMut<'_, Clients>, next: Option<Client>) {
         let Some(Client::Thread(next)) = next else { return self.go_home(running, clients) };

@@ -3,6 +3,7 @@
 use super::get;
 use super::make::{add, of_stream};
 use crate::call::Call;
+use crate::descriptors::open::Description;
 use crate::descriptors::process::ProcessDescriptor;
 use crate::process::Process;
 use crate::signals::{Info, Signal};
@@ -52,8 +53,12 @@ pub(crate) fn of_process(call: &Call<'_>, process: Rc<Process>, flags: u32) -> R
 /// `EBADF` if it is none.
 pub(crate) fn named_by(call: &Call<'_>, descriptor: i32) -> Result<(u32, bool), Errno> {
     let description = get(call, descriptor)?;
-    let process = description.stream().and_then(|stream| stream.process()).ok_or(Errno::EBADF)?;
-    Ok((process.id(), description.is_nonblocking()))
+    Ok((named(&description)?.id(), description.is_nonblocking()))
+}
+
+/// The process that a description is one of. Errors: `EBADF` if it is of something else.
+fn named(description: &Description) -> Result<&ProcessDescriptor, Errno> {
+    description.stream().and_then(|stream| stream.process()).ok_or(Errno::EBADF)
 }
 
 fn send_signal(call: &Call<'_>) -> Result<u64, Errno> {
@@ -62,7 +67,7 @@ fn send_signal(call: &Call<'_>) -> Result<u64, Errno> {
         return Err(Errno::EINVAL);
     }
     let description = get(call, call.int(0))?;
-    let named = description.stream().and_then(|stream| stream.process()).ok_or(Errno::EBADF)?;
+    let named = named(&description)?;
     let own = call.process();
     let info = match info {
         0 => Info::sent_by(signal, abi::SI_USER as i32, own.id, own.user())?,
