@@ -59,6 +59,11 @@ impl FutexWaiter {
     pub(crate) fn wake(&self) {
         self.waker.wake();
     }
+
+    /// How many nanoseconds the thread has had the core; nothing once it has ended.
+    pub(crate) fn ran_ns(&self) -> Option<u64> {
+        self.waker.ran_ns()
+    }
 }
 
 /// How many places there are; a power of two.

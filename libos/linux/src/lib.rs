@@ -23,6 +23,7 @@ mod machine;
 pub mod memory;
 mod pressure;
 mod process;
+mod processor_time;
 pub mod signals;
 pub mod stack;
 #[cfg(target_os = "none")]
