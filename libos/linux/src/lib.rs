@@ -34,6 +34,7 @@ pub mod start;
 mod stops;
 pub mod table;
 mod task;
+mod terminal;
 pub mod trace;
 mod vdso;
 

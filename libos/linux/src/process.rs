@@ -380,7 +380,7 @@ impl Process {
         }
         self.release();
         self.family.ended(self, exit);
-        self.goes_on();
+        self.runs_no_more();
         self.end_waiters.wake();
     }
 

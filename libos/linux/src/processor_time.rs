@@ -13,21 +13,59 @@ use linux_raw_sys::general::{CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID};
 use nom_fs::Errno;
 use nom_rt::{Handle, WaitQueue};
 
+/// Who waits until a thread, or any of a process, has the core again.
+#[derive(Debug, Default)]
+pub(crate) struct RunWaiters {
+    /// Whether there is anybody: looked at whenever a thread goes on.
+    is_awaited: Cell<bool>,
+    waiting: WaitQueue,
+}
+
+impl RunWaiters {
+    /// It goes on, or ends.
+    #[inline]
+    fn wake(&self) {
+        if self.is_awaited.get() {
+            self.is_awaited.set(false);
+            self.waiting.wake_all();
+        }
+    }
+
+    /// Waits until `has_run`, which is asked whenever it goes on.
+    async fn until(&self, has_run: impl Fn() -> bool) {
+        let look = || {
+            self.is_awaited.set(true);
+            has_run().then_some(())
+        };
+        self.waiting.until(look).await;
+    }
+}
+
 /// What a process's threads that have ended, and its children that were waited for, had of the core; and who
 /// waits until it has more.
 #[derive(Debug, Default)]
 pub(crate) struct SpentTime {
     ended_threads_ns: Cell<u64>,
     children_ns: Cell<u64>,
-    /// Whether anybody waits until the process runs again: looked at whenever a thread goes on.
-    is_awaited: Cell<bool>,
-    waiting: WaitQueue,
+    waiters: RunWaiters,
 }
 
 impl Task {
     /// How long it had the core, in nanoseconds.
     pub(crate) fn ran_ns(&self) -> u64 {
         self.lived_waiter().and_then(|waiter| waiter.ran_ns()).unwrap_or(0)
+    }
+
+    /// It goes on.
+    #[inline]
+    pub(crate) fn goes_on(&self) {
+        self.run_waiters.wake();
+        self.process.spent.waiters.wake();
+    }
+
+    /// It has ended, and is none of its process's any more.
+    pub(crate) fn runs_no_more(&self) {
+        self.run_waiters.wake();
     }
 }
 
@@ -54,12 +92,9 @@ impl Process {
         self.spent.children_ns.update(|before| before + of_child);
     }
 
-    /// One of its threads goes on, or it ends.
-    #[inline]
-    pub(crate) fn goes_on(&self) {
-        if self.spent.is_awaited.replace(false) {
-            self.spent.waiting.wake_all();
-        }
+    /// It has ended.
+    pub(crate) fn runs_no_more(&self) {
+        self.spent.waiters.wake();
     }
 }
 
@@ -100,32 +135,43 @@ impl ProcessorClock {
         Some(found.ok_or(Errno::EINVAL))
     }
 
-    /// What it says, in nanoseconds: of `process`, or of the thread of it; 0 once that has ended.
-    pub fn ns(&self, process: &Process) -> u64 {
+    /// What it says, in nanoseconds: of `process`, or of the thread of it; nothing once that has ended.
+    pub fn ns(&self, process: &Process) -> Option<u64> {
         match self {
-            ProcessorClock::Process => process.ran_ns(),
-            ProcessorClock::Thread(task) => task.upgrade().map_or(0, |task| task.ran_ns()),
+            ProcessorClock::Process => Some(process.ran_ns()),
+            ProcessorClock::Thread(task) => {
+                let is_there = |task: &Rc<Task>| process.tasks.borrow().contains_key(&task.id);
+                task.upgrade().filter(is_there).map(|task| task.ran_ns())
+            }
         }
     }
 
-    /// Waits until it says `at_ns`, or `process` has ended.
-    pub async fn reach(&self, handle: &Handle, process: &Weak<Process>, at_ns: u64) {
-        while let Some(there) = process.upgrade().filter(|process| !process.has_ended()) {
-            let before_ns = self.ns(&there);
+    /// Waits until it says `at_ns`. Nothing if it never will: the process or the thread has ended.
+    pub async fn reach(&self, handle: &Handle, process: &Weak<Process>, at_ns: u64) -> Option<()> {
+        let alive = || process.upgrade().filter(|process| !process.has_ended());
+        loop {
+            let before_ns = self.ns(&*alive()?)?;
             if before_ns >= at_ns {
-                return;
+                return Some(());
             }
-            drop(there);
             // With one core it cannot say so any sooner.
             handle.sleep(at_ns - before_ns).await;
-            let Some(there) = process.upgrade().filter(|process| !process.has_ended()) else { return };
-            if self.ns(&there) == before_ns {
-                // Nobody has run whose time it is: no alarm is set until somebody does.
-                let look = || {
-                    there.spent.is_awaited.set(true);
-                    (self.ns(&there) != before_ns || there.has_ended()).then_some(())
-                };
-                there.spent.waiting.until(look).await;
+            let there = alive()?;
+            if self.ns(&there)? == before_ns {
+                self.await_run(&there, before_ns).await;
+            }
+        }
+    }
+
+    /// Waits until it has more to say than `before_ns`, or never will: no alarm is set while nobody runs whose
+    /// time it is.
+    async fn await_run(&self, process: &Process, before_ns: u64) {
+        let has_run = || process.has_ended() || self.ns(process) != Some(before_ns);
+        match self {
+            ProcessorClock::Process => process.spent.waiters.until(has_run).await,
+            ProcessorClock::Thread(task) => {
+                let Some(task) = task.upgrade() else { return };
+                task.run_waiters.until(has_run).await;
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::family::ProcessFamily;
 use crate::futex::{FutexKey, FutexWaiter};
 use crate::memory::{Bad, Touch};
 use crate::process::{Exit, Process};
+use crate::processor_time::RunWaiters;
 use crate::signals::{
     Action, Alternate, Effect, Frame, IGNORE, Info, Interrupted, Pending, Signal, SignalSet,
 };
@@ -46,6 +47,8 @@ pub struct Task {
     pub(crate) is_ending: Cell<bool>,
     /// Itself as it waits, once it lives.
     waiter: OnceCell<Rc<FutexWaiter>>,
+    /// Who waits until it has the core again.
+    pub(crate) run_waiters: RunWaiters,
     /// A signal came, blocked or not.
     pub(crate) signal_came: WaitQueue,
     /// Its name.
@@ -78,6 +81,7 @@ impl Task {
             robust: Cell::new(0),
             is_ending: Cell::new(false),
             waiter: OnceCell::new(),
+            run_waiters: RunWaiters::default(),
             signal_came: WaitQueue::new(),
             name: Cell::new([0; 16]),
         });
@@ -115,7 +119,7 @@ impl Task {
             if self.process.stops.is_stopped() {
                 continue;
             }
-            self.process.goes_on();
+            self.goes_on();
             self.process.enter_memory();
             let stopped = self.context.borrow_mut().run();
             match stopped {
@@ -370,6 +374,7 @@ impl Task {
         }
         self.process.keep_time_of(self);
         self.process.tasks.borrow_mut().remove(&self.id);
+        self.runs_no_more();
         if self.process.tasks.borrow().is_empty() {
             self.process.finish();
         }

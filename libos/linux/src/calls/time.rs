@@ -85,7 +85,7 @@ pub(super) fn clock(call: &Call<'_>, clock: i32) -> Result<u64, Errno> {
         | abi::CLOCK_BOOTTIME => Ok(monotonic),
         _ => {
             let (process, clock) = ProcessorClock::of(call, clock).ok_or(Errno::EINVAL)??;
-            Ok(clock.ns(&process))
+            clock.ns(&process).ok_or(Errno::EINVAL)
         }
     }
 }
@@ -158,7 +158,7 @@ fn sleep_until_it_ran(
         ProcessorClock::Thread(_) => Err(Errno::EINVAL),
         ProcessorClock::Process => {
             let process = Rc::downgrade(process);
-            call.block_on(clock.reach(&call.family().handle, &process, at_ns)).map(|()| 0)
+            call.block_on(clock.reach(&call.family().handle, &process, at_ns)).map(|_| 0)
         }
     }
 }

@@ -122,7 +122,7 @@ impl SignalTimer {
     fn now_ns(&self, process: &Process) -> u64 {
         match &self.counted {
             Counted::Clock(_) => nom_sys::time::now_ns(),
-            Counted::Processor(clock) => clock.ns(process),
+            Counted::Processor(clock) => clock.ns(process).unwrap_or(0),
         }
     }
 
@@ -130,7 +130,7 @@ impl SignalTimer {
     fn clock_ns(&self, call: &Call<'_>) -> Result<u64, Errno> {
         match &self.counted {
             Counted::Clock(number) => clock(call, *number),
-            Counted::Processor(clock) => Ok(clock.ns(call.process())),
+            Counted::Processor(clock) => clock.ns(call.process()).ok_or(Errno::EINVAL),
         }
     }
 
@@ -164,9 +164,12 @@ impl SignalTimer {
     async fn ring(self: Rc<Self>, handle: Handle, process: Weak<Process>, setting: u64) {
         while let Some(next_ns) = self.next_ns.get() {
             match &self.counted {
-                Counted::Clock(_) => handle.sleep_until(next_ns).await,
-                Counted::Processor(clock) => clock.reach(&handle, &process, next_ns).await,
-            };
+                Counted::Clock(_) => drop(handle.sleep_until(next_ns).await),
+                Counted::Processor(clock) if clock.reach(&handle, &process, next_ns).await.is_none() => {
+                    return;
+                }
+                Counted::Processor(_) => {}
+            }
             let Some(process) = process.upgrade().filter(|process| !process.has_ended()) else { return };
             if self.setting.get() != setting {
                 return;
