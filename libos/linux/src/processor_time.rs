@@ -109,8 +109,8 @@ pub(crate) enum ProcessorClock {
 
 impl ProcessorClock {
     /// The clock of this number, if it is one of processor time, and whose it is. Numbers below zero have a
-    /// process or a thread of the caller in them (`MAKE_PROCESS_CPUCLOCK` of Linux): its identifier, inverted,
-    /// above three bits.
+    /// process or a thread of the caller in them (`MAKE_PROCESS_CPUCLOCK` of Linux): its identifier,
+    /// inverted, above three bits.
     ///
     /// # Errors
     /// `EINVAL` if there is no such process or thread.
@@ -163,8 +163,8 @@ impl ProcessorClock {
         }
     }
 
-    /// Waits until it has more to say than `before_ns`, or never will: no alarm is set while nobody runs whose
-    /// time it is.
+    /// Waits until it has more to say than `before_ns`, or never will: no alarm is set while nobody runs
+    /// whose time it is.
     async fn await_run(&self, process: &Process, before_ns: u64) {
         let has_run = || process.has_ended() || self.ns(process) != Some(before_ns);
         match self {

@@ -107,7 +107,8 @@ pub(crate) struct SignalTimer {
     counted: Counted,
     /// What is sent, and to which thread if not to any; nothing if nobody is told.
     info: Option<(Info, Option<u32>)>,
-    /// When it rings next, on the board's clock or that of processor time, and how far apart from then on; 0 if once.
+    /// When it rings next, on the board's clock or that of processor time, and how far apart from then on; 0
+    /// if once.
     next_ns: Cell<Option<u64>>,
     every_ns: Cell<u64>,
     /// Which setting is in force: those before are over.
@@ -164,7 +165,7 @@ impl SignalTimer {
     async fn ring(self: Rc<Self>, handle: Handle, process: Weak<Process>, setting: u64) {
         while let Some(next_ns) = self.next_ns.get() {
             match &self.counted {
-                Counted::Clock(_) => drop(handle.sleep_until(next_ns).await),
+                Counted::Clock(_) => handle.sleep_until(next_ns).await,
                 Counted::Processor(clock) if clock.reach(&handle, &process, next_ns).await.is_none() => {
                     return;
                 }

@@ -81,8 +81,8 @@ impl Terminal {
 
     fn hold(&self, what: u32) -> Result<(), Errno> {
         match what {
-            abi::TCOOFF => self.discipline.borrow_mut().hold(true),
-            abi::TCOON => self.discipline.borrow_mut().hold(false),
+            abi::TCOOFF => self.discipline.borrow_mut().hold(),
+            abi::TCOON => self.discipline.borrow_mut().let_go(),
             abi::TCIOFF | abi::TCION => {}
             _ => return Err(Errno::EINVAL),
         }

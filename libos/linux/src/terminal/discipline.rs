@@ -127,9 +127,14 @@ impl LineDiscipline {
         self.is_held
     }
 
-    /// Holds output, or lets it go on.
-    pub fn hold(&mut self, is_held: bool) {
-        self.is_held = is_held;
+    /// Has output wait.
+    pub fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Lets output go on.
+    pub fn let_go(&mut self) {
+        self.is_held = false;
     }
 
     /// Forgets what was typed and not read.

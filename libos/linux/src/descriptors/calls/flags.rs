@@ -33,8 +33,8 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "ioctl",
         &["descriptor", "request", "argument"],
         request,
-        "FIONBIO, FIONREAD, FIOCLEX, FIONCLEX, SIOCATMARK; of pseudoterminals those of ioctl_tty(2), but for packet \
-         mode and exclusive mode; the console is no terminal (ENOTTY)",
+        "FIONBIO, FIONREAD, FIOCLEX, FIONCLEX, SIOCATMARK; of pseudoterminals those of ioctl_tty(2), but \
+         for packet mode and exclusive mode; the console is no terminal (ENOTTY)",
     ),
     SystemCall::complete(abi::__NR_fsync, "fsync", &["descriptor"], |call| make_durable(call, Durable::All)),
     SystemCall::complete(abi::__NR_fdatasync, "fdatasync", &["descriptor"], |call| {
