@@ -15,11 +15,11 @@ mod region;
 mod runs;
 mod shared;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use change::{PLACE, WINDOW, Where};
 pub use ranges::{Part, RangeMap};
-pub use reached::Reached;
+pub use reached::{Reached, ReachedPieces};
 pub use region::{Backing, Contents, FilePart, MappedRegion, Purpose, Rights, SharedPart, Sharing};
 pub use shared::{FrameKeeper, SharedPages};
 

@@ -2,6 +2,7 @@
 
 use super::{get, with_vfs};
 use crate::call::Call;
+use crate::descriptors::destination::Destination;
 use crate::descriptors::node::OpenNode;
 use crate::descriptors::open::{Description, Stream};
 use crate::descriptors::ready::until_ready;
@@ -94,10 +95,7 @@ fn read_into(
         if at.is_some() {
             return Err(Errno::ESPIPE);
         }
-        let mut piece = call.buffer(len.min(PIECE as u64) as usize);
-        let count = wait(call, description, stream, Way::Read, || stream.read(&mut piece))?;
-        call.memory().write(to, &piece[..count])?;
-        return Ok(count as u64);
+        return read_stream(call, description, stream, &[(to, len)]);
     };
     let start = at.unwrap_or(description.position.get());
     let mut done = 0;
@@ -117,6 +115,17 @@ fn read_into(
         description.position.set(start + done);
     }
     Ok(done)
+}
+
+/// Reads what a stream has into pieces of the caller's memory: what comes in one piece is read in one.
+fn read_stream(
+    call: &Call<'_>,
+    description: &Description,
+    stream: &Rc<dyn Stream>,
+    pieces: &[(u64, u64)],
+) -> Result<u64, Errno> {
+    let to = Destination::new(call, pieces, PIECE as u64);
+    wait(call, description, stream, Way::Read, || stream.read_to(&to)).map(|count| count as u64)
 }
 
 /// Reads a part of a file that is no longer than a buffer.
@@ -271,13 +280,8 @@ fn read_pieces(call: &Call<'_>) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     let pieces = pieces(call, call.arguments[1], call.arguments[2])?;
     if let Some(stream) = description.stream() {
-        // What comes in one piece is read in one.
         description.check_read()?;
-        let len: u64 = pieces.iter().map(|(_, len)| len).sum();
-        let mut bytes = call.buffer(len.min(PIECE as u64) as usize);
-        let count = wait(call, &description, stream, Way::Read, || stream.read(&mut bytes))?;
-        scatter(call, &pieces, &bytes[..count])?;
-        return Ok(count as u64);
+        return read_stream(call, &description, stream, &pieces);
     }
     each(&pieces, |start, len| read_into(call, &description, None, start, len))
 }
