@@ -1,6 +1,7 @@
 //! Reading and writing.
 
 use super::{get, with_vfs};
+use crate::buffers::CallBuffer;
 use crate::call::Call;
 use crate::descriptors::destination::Destination;
 use crate::descriptors::node::OpenNode;
@@ -10,9 +11,10 @@ use crate::memory::Touch;
 use crate::signals::Signal;
 use crate::table::SystemCall;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
 use nom_fs::{Durable, Errno, Seek};
+use smallvec::SmallVec;
+use zerocopy::IntoBytes;
 
 /// Bytes that are copied at once.
 const PIECE: usize = 64 << 10;
@@ -20,6 +22,11 @@ const PIECE: usize = 64 << 10;
 const CALL_BYTES: u64 = 0x7fff_f000;
 /// Most pieces of one call.
 const PIECES: u64 = 1024;
+/// So many pieces take no memory of the heap: an answer of memcached's or nginx's has fewer.
+const FEW: usize = 8;
+
+/// Address and length of each of a call's pieces.
+pub(super) type Pieces = SmallVec<[(u64, u64); FEW]>;
 
 const VECTOR: &[&str] = &["descriptor", "pieces", "count"];
 const VECTOR_AT: &[&str] = &["descriptor", "pieces", "count", "offset"];
@@ -241,13 +248,18 @@ fn write_at(call: &Call<'_>, offset: u64) -> Result<u64, Errno> {
 }
 
 /// Addresses and lengths of a call's pieces.
-pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Vec<(u64, u64)>, Errno> {
+pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Pieces, Errno> {
     if count > PIECES {
         return Err(Errno::EINVAL);
     }
-    let piece = |index| call.memory().read_value::<[u64; 2]>(address + 16 * index);
-    let pieces = (0..count).map(|index| piece(index).map(|[start, len]| (start, len)));
-    let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
+    let mut pieces = Pieces::new();
+    while pieces.len() < count as usize {
+        let mut words = [[0_u64; 2]; FEW];
+        let words = &mut words[..FEW.min(count as usize - pieces.len())];
+        let at = address.checked_add(16 * pieces.len() as u64).ok_or(Errno::EFAULT)?;
+        call.memory().read(at, words.as_mut_bytes())?;
+        pieces.extend(words.iter().map(|[start, len]| (*start, *len)));
+    }
     let is_long = pieces
         .iter()
         .try_fold(0_u64, |sum, (_, len)| sum.checked_add(*len))
@@ -256,12 +268,14 @@ pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Vec<(u
 }
 
 /// The bytes of all pieces, one behind the other.
-pub(super) fn gathered(call: &Call<'_>, pieces: &[(u64, u64)]) -> Result<Vec<u8>, Errno> {
-    let mut bytes = Vec::new();
+pub(super) fn gathered(call: &Call<'_>, pieces: &[(u64, u64)]) -> Result<CallBuffer, Errno> {
+    let total: u64 = pieces.iter().map(|(_, len)| len).sum();
+    let mut bytes = call.buffer(total.min(CALL_BYTES) as usize);
+    let mut rest = &mut bytes[..];
     for (start, len) in pieces {
-        let at = bytes.len();
-        bytes.resize(at + (*len).min(CALL_BYTES - at as u64) as usize, 0);
-        call.memory().read(*start, &mut bytes[at..])?;
+        let (piece, behind) = rest.split_at_mut((*len).min(rest.len() as u64) as usize);
+        call.memory().read(*start, piece)?;
+        rest = behind;
     }
     Ok(bytes)
 }
