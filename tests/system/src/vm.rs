@@ -106,7 +106,8 @@ impl Vm {
     /// Waits for the machine's end.
     pub fn finish(mut self) -> Life {
         let mut session = self.session.take().expect("`finish` comes once");
-        let ended = session.wait_until(self.patience, Session::has_ended).expect("the machine can be watched");
+        let ended =
+            session.wait_until(self.patience, Session::has_ended).expect("the machine can be watched");
         if !ended {
             let said = processors(self.directory()).unwrap_or_else(|error| format!("{error:#}"));
             eprintln!("---- processors ----\n{said}");
