@@ -36,7 +36,10 @@ fn drain(sockets: &mut Sockets<Device>, id: SocketId, into: &mut Vec<u8>) -> Res
 fn who_receives_piece_by_piece_has_as_much_as_it_asks_for_and_the_rest_later() {
     let mut pair = Pair::new(4, 0);
     let (client, server) = connect(&mut pair);
-    assert_eq!(pair.sockets[1].receive_with(server, 9, |_| panic!("there is nothing")), Err(Error::WouldBlock));
+    assert_eq!(
+        pair.sockets[1].receive_with(server, 9, |_| panic!("there is nothing")),
+        Err(Error::WouldBlock)
+    );
     assert_eq!(pair.sockets[0].send(client, b"abcdef"), Ok(6));
     assert!(pair.run(|[_, right]| right.unread(server) == Ok(6)));
     let mut whole = Vec::new();

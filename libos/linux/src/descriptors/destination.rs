@@ -1,8 +1,8 @@
 //! Where a program wants what it reads: places in its memory, one behind the other.
 //!
-//! Whoever has the bytes says first how many there are, has so much memory made there, and copies each byte from
-//! where it lies. So a program may offer far more than it has touched, and nothing is consumed that cannot be
-//! put anywhere. Others read into a buffer, which is copied.
+//! Whoever has the bytes says first how many there are, has so much memory made there, and copies each byte
+//! from where it lies. So a program may offer far more than it has touched, and nothing is consumed that
+//! cannot be put anywhere. Others read into a buffer, which is copied.
 
 use crate::buffers::CallBuffers;
 use crate::call::Call;

@@ -44,7 +44,8 @@ impl Runs {
         self.look_up(address)
     }
 
-    /// Whether all of these addresses are in one of the places that were asked of last, and can be touched so.
+    /// Whether all of these addresses are in one of the places that were asked of last, and can be touched
+    /// so.
     #[inline]
     pub fn holds_lately(&self, addresses: Range<u64>, touch: Touch) -> bool {
         let is_around = |place: &Place| place.start <= addresses.start && addresses.end <= place.end;
