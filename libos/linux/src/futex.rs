@@ -59,6 +59,13 @@ pub struct FutexWaiter<W = CoreWaker> {
     waker: W,
 }
 
+impl FutexWaiter<CoreWaker> {
+    /// How many nanoseconds the thread has had the core; nothing once it has ended.
+    pub(crate) fn ran_ns(&self) -> Option<u64> {
+        self.waker.ran_ns()
+    }
+}
+
 impl<W: ThreadWaker> FutexWaiter<W> {
     /// A thread that does not wait yet, woken by `waker`.
     pub fn new(waker: W) -> Rc<FutexWaiter<W>> {
@@ -69,11 +76,6 @@ impl<W: ThreadWaker> FutexWaiter<W> {
     /// Has the thread look again at what it waits for.
     pub(crate) fn wake(&self) {
         self.waker.wake();
-    }
-
-    /// How many nanoseconds the thread has had the core; nothing once it has ended.
-    pub(crate) fn ran_ns(&self) -> Option<u64> {
-        self.waker.ran_ns()
     }
 }
 
