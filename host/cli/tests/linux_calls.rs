@@ -113,7 +113,7 @@ fn stops_say_what_linux_says() {
 /// Processor time and its timers; calls that signals interrupt, and what is left of their time.
 #[test]
 fn times_and_interruptions_are_linuxs() {
-    compare("times", 180);
+    compare("times", 170);
 }
 
 /// Lines that are edited, keys that send signals, modes, sessions and hang-ups of pseudoterminals.
