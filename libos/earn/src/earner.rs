@@ -10,7 +10,7 @@ use crate::solvency::{Judge, Terms};
 use crate::staffing::Teaches;
 use crate::steering::{Proposals, Steering};
 use crate::window;
-use crate::worth::Worths;
+use crate::worth::{Valuer, Worths};
 use alloc::vec::Vec;
 use nom_abi::priced::Report;
 use nom_economy::decision::{Decision, Knob};
@@ -71,7 +71,7 @@ pub struct Earner<B, A> {
     /// For whom what was served that the next window is about.
     shares: Vec<Stretch>,
     /// What another request of each activity is worth.
-    worths: Worths,
+    valuer: Valuer,
     /// Sums at the last report, and the report.
     reported: (Money, Money),
     last: Report,
@@ -104,7 +104,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
             window_ns: *WINDOW_NS.start(),
             stretch: Stretch::default(),
             shares: Vec::new(),
-            worths: Worths::default(),
+            valuer: Valuer::default(),
             reported: (Money::ZERO, Money::ZERO),
             last,
             consumed_ns: None,
@@ -129,7 +129,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
 
     /// What another request of each activity is worth, as far as that is known.
     pub(crate) fn worths(&self) -> &Worths {
-        &self.worths
+        self.valuer.worths()
     }
 
     /// What is set at present.
@@ -260,7 +260,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         }
         let mut served = Served { shares, ..Served::default() };
         served.whole.add(window);
-        self.worths.learn(&self.contracts, &served, &self.market.tariff().prices);
+        self.valuer.learn(&self.contracts, served, &self.market.tariff().prices);
     }
 
     /// So long that enough requests come, as far as one window tells.
@@ -325,7 +325,7 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
     }
 
     fn worth(&self, tell: &mut dyn FnMut(Activity, f64)) {
-        self.worths.tell(tell);
+        self.worths().tell(tell);
     }
 
     fn earned(&mut self, tell: &mut dyn FnMut(Activity, i64)) -> Option<Earned> {

@@ -106,13 +106,13 @@ fn who_would_be_late_however_soon_he_is_served_is_not_preferred() {
 /// What a contract pays for the next request is what counts, not what it pays in the mean.
 #[test]
 fn who_has_had_all_that_he_pays_for_leaves_the_core_to_others() {
-    // Gold pays for 2,000 requests a second, and not for more.
-    let contracts = "for gold operation; table throughput second 0:0 2000:0.02; \
+    // Gold pays for 1,600 requests a second, and not for more; where it comes first it asks 2,200.
+    let contracts = "for gold operation; table throughput second 0:0 1600:0.016; \
                      for silver operation; value 0.000001";
     let plan = "at input profit batching=1; for gold earns=contract; for silver earns=contract";
     let mut world = world(plan, contracts);
     world.run(WARM_UP);
     let [gold, silver, _] = world.measure(2 * SECOND);
-    assert!((1_800..3_000).contains(&(gold.1 / 2)), "{gold:?} and {silver:?}");
+    assert!((1_400..1_900).contains(&(gold.1 / 2)), "{gold:?} and {silver:?}");
     assert!(silver.1 > gold.1, "{gold:?} and {silver:?}");
 }
