@@ -41,8 +41,8 @@ enum Change {
     /// Change what is said of a resource, or of an activity.
     Set {
         /// `at RESOURCE SCHEDULER [metric=] [batching=] [queue=]`, or
-        /// `for ACTIVITY [weight=] [deadline=] [rate=] [earns=NUMBER|contract] [connections=] [memory=BYTES]`; several with
-        /// `;` between.
+        /// `for ACTIVITY [weight=] [deadline=] [rate=] [earns=NUMBER|contract] [connections=]
+        /// [memory=BYTES]`; several with `;` between.
         change: String,
         /// The server's control port, as ADDRESS:PORT.
         #[arg(long, default_value = ADDRESS)]

@@ -324,7 +324,8 @@ fn whoever_has_a_contract_earns_by_it_where_profit_is_what_counts() {
     let contract = "utility = { unit = \"operation\", term = [{ function = \"value\", alpha = 0.1 }] }\n";
     let tenants = |own: &str| {
         format!(
-            "[grid.input]\nscheduler = \"profit\"\n[[activity]]\nname = \"gold\"\nport = 80\nweight = 7\n{own}\
+            "[grid.input]\nscheduler = \"profit\"\n\
+             [[activity]]\nname = \"gold\"\nport = 80\nweight = 7\n{own}\
              [[activity]]\nname = \"silver\"\nport = 81\nearns = 5\n"
         )
     };

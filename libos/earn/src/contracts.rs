@@ -238,8 +238,8 @@ impl Contract for Contracts {
 /// How much more of a share its worth is reckoned by.
 const MORE: f64 = 0.01;
 
-/// What a request more of `share` brings, in dollars, where `utility` pays for `whole`, of which it is a part;
-/// nothing, if there was none of it.
+/// What a request more of `share` brings, in dollars, where `utility` pays for `whole`, of which it is a
+/// part; nothing, if there was none of it.
 fn worth(utility: &Utility, whole: &Stretch, share: &Stretch, prices: &Prices) -> Option<f64> {
     let (whole, own) = (response(whole)?, response(share)?);
     let rate = own.throughput.get();

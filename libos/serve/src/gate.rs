@@ -153,8 +153,8 @@ fn input(plan: &GridPlan) -> Option<&ResourcePlan> {
     plan.at(GridResource::Input)
 }
 
-/// Who earns by his contract by a plan, each with what else a scheduler is told of him. What all share who have
-/// no queue of their own earns nothing: theirs are many contracts.
+/// Who earns by his contract by a plan, each with what else a scheduler is told of him. The queue of all who
+/// have none of their own earns nothing: theirs are many contracts.
 fn by_contract(plan: &GridPlan, payers: &Payers) -> Vec<(ClientIndex, ClientParameters)> {
     let clients = payers.rules().names().enumerate().take(SHARED);
     let terms = clients.map(|(client, name)| (client, plan.terms_of(name)));

@@ -1,5 +1,5 @@
-//! Whoever earns most is served first, by what contracts pay and what is measured, in simulated time: the real
-//! governor, server and scheduler, and three tenants who want more of a core than there is.
+//! Whoever earns most is served first, by what contracts pay and what is measured, in simulated time: the
+//! real governor, server and scheduler, and three tenants who want more of a core than there is.
 
 mod common;
 #[path = "common/tenants.rs"]

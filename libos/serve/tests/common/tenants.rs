@@ -1,5 +1,5 @@
-//! A server of three activities, of which each is a machine of clients; the server's core alone takes time. Not
-//! every test uses everything.
+//! A server of three activities, of which each is a machine of clients; the server's core alone takes time.
+//! Not every test uses everything.
 #![allow(dead_code)]
 
 use super::common::Deaf;
