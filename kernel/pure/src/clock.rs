@@ -102,9 +102,11 @@ impl TickRate {
 
     /// What is known after a timer set for `ticks` has fired, `cycles` later: interrupts are late, but never
     /// early, so it counts at least as fast as that. One that was measured too slow (the host may have
-    /// stopped the processor between two readings) would otherwise fire early again and again.
+    /// stopped the processor between two readings) would otherwise fire early again and again. But it is
+    /// taken for twice as fast at most: a host that moves the processor may set its time-stamp counter back,
+    /// and if all were believed that such a reading says, every later timer would be late.
     pub fn corrected(self, ticks: u32, cycles: u64) -> TickRate {
-        TickRate(self.0.max(TickRate::measured(ticks.into(), cycles).0))
+        TickRate(TickRate::measured(ticks.into(), cycles).0.clamp(self.0, self.0.max(1).saturating_mul(2)))
     }
 }
 
@@ -154,6 +156,14 @@ mod tests {
         assert_eq!(Rate::from_hz(1_000_000_000).unwrap().nanoseconds(u64::MAX), u64::MAX);
     }
 
+    #[test]
+    fn one_wrong_reading_of_the_clock_makes_no_timer_much_too_late() {
+        let rate = TickRate::measured(1_000, 2_500);
+        assert_eq!(rate.corrected(u32::MAX, 1), TickRate(2 * rate.0));
+        assert_eq!(rate.corrected(1_000, u64::MAX), rate, "as when the counter was set back in between");
+        assert_eq!(TickRate(0).corrected(1_000, 2_500), TickRate(2));
+    }
+
     proptest! {
         #![proptest_config(cases(2000))]
 
@@ -178,7 +188,7 @@ mod tests {
 
         /// However badly the timer was measured, one deadline takes a handful of interrupts.
         #[test]
-        fn a_timer_that_was_measured_wrong_is_right_after_it_fired_once(
+        fn a_timer_that_was_measured_wrong_is_right_after_it_fired_a_few_times(
             real in 1..1_u64 << 36, error in 1..1_000_u64,
             cycles in 1_000..1_u64 << 40, late in 0..10_000_u64,
         ) {

@@ -184,6 +184,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
                 return Ok(Reply::Unfinished);
             }
             grant.frame = self.frames.allocate_piece(program, &mut grant.search, LOOKS_AT_ONCE)?;
+            self.publish_memory(app); // Others may publish what is free before the last piece.
         }
         let Search { size, count, .. } = grant.search;
         if let Some(frame) = grant.frame {
@@ -223,8 +224,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         if let Err(error) = self.devices.iommu.unmap(&mut self.machine, app, pages) {
             // A device may still reach them: nobody gets them any more.
             self.frames.claim(Owner::KERNEL, frame, count * size.frames())?;
-            self.machine
-                .log(Level::Error, format_args!("frames lost: the IOMMU keeps them mapped: {error:?}"));
+            self.machine.log(Level::Error, format_args!("frames lost, the IOMMU keeps them: {error:?}"));
         }
         Ok(())
     }

@@ -150,8 +150,8 @@ pub fn timer_fired() {
         return;
     }
     let armed = &ARMED[CoreArea::core().index()];
-    let (ticks, cycles) = (armed.1.swap(0, Relaxed), cpu::rdtsc() - armed.0.load(Relaxed));
-    TICKS.fetch_max(TickRate(0).corrected(ticks, cycles).0, Relaxed);
+    let (ticks, cycles) = (armed.1.swap(0, Relaxed), cpu::rdtsc().wrapping_sub(armed.0.load(Relaxed)));
+    TICKS.fetch_max(TickRate(TICKS.load(Relaxed)).corrected(ticks, cycles).0, Relaxed);
 }
 
 fn command(destination: u32, low: u32) {

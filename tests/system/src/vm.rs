@@ -1,8 +1,11 @@
 //! A machine under test.
 
+use nom_vmm::qmp::Monitor;
 use nom_vmm::{ControlLine, Ending, Outcome, PluggedDevice, Session};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::ops::Deref;
+use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -96,14 +99,20 @@ impl Vm {
     }
 
     /// Directory with the machine's files: `qmp.sock` is its monitor.
-    pub fn directory(&self) -> &std::path::Path {
+    pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
     /// Waits for the machine's end.
     pub fn finish(mut self) -> Life {
-        let session = self.session.take().expect("`finish` comes once");
-        let outcome = session.finish(self.patience).expect("the machine can be watched");
+        let mut session = self.session.take().expect("`finish` comes once");
+        let ended =
+            session.wait_until(self.patience, Session::has_ended).expect("the machine can be watched");
+        if !ended {
+            let said = processors(self.directory()).unwrap_or_else(|error| format!("{error:#}"));
+            eprintln!("---- processors ----\n{said}");
+        }
+        let outcome = session.finish(Duration::ZERO).expect("the machine can be watched");
         let life = Life(outcome);
         assert!(!life.timed_out, "the machine did not end within {:?}", self.patience);
         life
@@ -181,6 +190,27 @@ impl Drop for Life {
             eprintln!("ended: {}", self.0.ending);
         }
     }
+}
+
+/// Where the processors of a machine that does not end are, and their interrupt controllers: looked at twice,
+/// for what runs is elsewhere then. The kernel lies at a multiple of 2 MiB, at random: the rest of an
+/// instruction pointer names what it runs.
+fn processors(directory: &Path) -> anyhow::Result<String> {
+    const KEPT: [&str; 7] = ["CPU#", "RIP=", "LVTT", "Timer", "ICR", "ISR", "IRR"];
+    let mut monitor = Monitor::connect(directory, "qmp.sock")?;
+    let mut ask = |command: &str| {
+        let said = monitor.execute("human-monitor-command", json!({ "command-line": command }))?;
+        anyhow::Ok(said.as_str().unwrap_or_default().to_owned())
+    };
+    let mut said = String::new();
+    for _ in 0..2 {
+        said += &ask("info registers -a")?;
+    }
+    for number in 0..said.matches("CPU#").count() / 2 {
+        said += &ask(&format!("info lapic {number}"))?;
+    }
+    let kept = said.lines().filter(|line| KEPT.iter().any(|word| line.contains(word)));
+    Ok(kept.collect::<Vec<_>>().join("\n"))
 }
 
 /// The first line with the same word and at least the fields of `wanted`.

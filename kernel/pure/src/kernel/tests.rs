@@ -187,6 +187,20 @@ fn a_start_ends_with_who_began_it() {
     assert_eq!(world.held(2), [0; 4]);
 }
 
+/// Whoever reads the board meanwhile misses no frame: a manager counts what its children leave behind.
+#[test]
+fn free_and_charged_frames_add_up_between_two_pieces_of_a_grant() {
+    let mut world = World::boot(2, &[Program::named("first"), Program::named("second")], &[]);
+    let shown = |world: &World| {
+        let charged = world.kernel.usage[..2].iter().map(|usage| usage.frames.load(Relaxed)).sum::<u64>();
+        world.kernel.board.machine.frames_free.load(Relaxed) + charged
+    };
+    let before = shown(&world);
+    assert!(is_unfinished(&mut world, 0, Syscall::MemoryGrant, &[0, 64, ANY]));
+    assert!(world.call(1, Syscall::MemoryGrant, &[0, 1, ANY]).is_some_and(|frame| frame.is_ok()));
+    assert_eq!(shown(&world), before);
+}
+
 #[test]
 fn what_an_application_had_is_taken_back_in_pieces() {
     let manager = Program { manages: 0b10, ..Program::named("manager") };
