@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::vec;
 
-const START: u64 = 0x40_0000;
+pub(crate) const START: u64 = 0x40_0000;
 const PAGES: u64 = 24;
 
 /// A frame: in how many places it is, and what it holds.
@@ -29,7 +29,7 @@ impl FakeFrames {
 
 /// Pages that keep what they are told, and see that nothing is done to what is not there.
 #[derive(Default)]
-struct FakePages {
+pub(crate) struct FakePages {
     frames: FakeFrames,
     /// Frame of each, and what it may be used for.
     pages: RefCell<BTreeMap<u64, (u64, Protection)>>,
@@ -237,7 +237,7 @@ fn byte_of(offset: u64) -> u8 {
     1 + (offset / PAGE) as u8
 }
 
-fn memory(at_once: u64, most: usize) -> (Rc<FakePages>, ProcessMemory) {
+pub(crate) fn memory(at_once: u64, most: usize) -> (Rc<FakePages>, ProcessMemory) {
     let pages = Rc::new(FakePages { at_once, most, ..FakePages::default() });
     (pages.clone(), ProcessMemory::new(pages, START..START + PAGES * PAGE))
 }
@@ -650,6 +650,32 @@ fn no_bytes_are_read_and_written_at_any_address() {
         assert_eq!(memory.read(address, &mut []), Ok(()));
         assert_eq!(memory.write(address, &[]), Ok(()));
     }
+}
+
+#[test]
+fn what_is_received_goes_into_pieces_in_order_and_nowhere_if_one_is_bad() {
+    let (_, memory) = memory(4, 100);
+    memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    let pieces = [(START, 3), (0, 0), (START + PAGE - 2, 2), (START + PAGE, 9)];
+    let mut reached = memory.reached_pieces(&pieces, 5).unwrap();
+    reached.put(b"ab");
+    reached.put(b"cde");
+    drop(reached);
+    let mut bytes = [0; 3];
+    memory.read(START, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"abc");
+    memory.read(START + PAGE - 2, &mut bytes[..2]).unwrap();
+    assert_eq!(&bytes[..2], b"de");
+    assert_eq!(memory.reached_pieces(&pieces, 6).err(), Some(Errno::EFAULT));
+    assert_eq!(memory.reached_pieces(&[(u64::MAX, 2)], 2).err(), Some(Errno::EFAULT));
+}
+
+#[test]
+#[should_panic(expected = "no more than was asked for")]
+fn more_than_is_there_is_put_nowhere() {
+    let (_, memory) = memory(4, 100);
+    memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    memory.reached_pieces(&[(START, 9)], 2).unwrap().put(b"abc");
 }
 
 /// A file of which one page cannot be read.
