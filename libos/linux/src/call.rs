@@ -42,6 +42,7 @@ impl BrokenOff {
     /// Whether it is made again after a handler that wants that: never if it waits for a limited time, since
     /// a part of that is over (signal(7): `ERESTART_RESTARTBLOCK` of Linux, and `EINTR` of a socket with a
     /// limit).
+    pub fn restarts(&self) -> bool {
         self.limit_ns.is_none() && table::restarts(self.number)
     }
 
