@@ -335,6 +335,10 @@ static void by_descriptor(void) {
 	say("no such signal", send_by(fd, 99, NULL, 0));
 	say("flags that are none", send_by(fd, SIGTERM, NULL, 8));
 	say("no such descriptor", send_by(99, SIGTERM, NULL, 0));
+	int directory = open("/proc/self", O_RDONLY | O_DIRECTORY), other = open("/proc/self/fd", O_RDONLY | O_DIRECTORY);
+	say("by its directory", send_by(directory, 0, NULL, 0));
+	say("by another one", send_by(other, 0, NULL, 0));
+	close(directory), close(other);
 	say("of something else", send_by(to_child[1], SIGTERM, NULL, 0));
 	say("end", send_by(fd, SIGTERM, NULL, 0));
 	say("it has ended", poll(&polled, 1, 20000));

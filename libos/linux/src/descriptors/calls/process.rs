@@ -10,7 +10,8 @@ use crate::signals::{Info, Signal};
 use crate::table::SystemCall;
 use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
-use nom_fs::Errno;
+use nom_fs::proc::ProcNode;
+use nom_fs::{Errno, NodeId};
 
 /// These calls.
 pub(crate) const ROWS: &[SystemCall] = &[
@@ -20,7 +21,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "pidfd_send_signal",
         &["descriptor", "signal", "info", "flags"],
         send_signal,
-        "as kill; a directory of `/proc` does not name its process",
+        "as kill",
     ),
 ];
 
@@ -61,13 +62,23 @@ fn named(description: &Description) -> Result<&ProcessDescriptor, Errno> {
     description.stream().and_then(|stream| stream.process()).ok_or(Errno::EBADF)
 }
 
+/// Whom a signal is for, by its identifier and as long as it is there: the process that the first argument is
+/// a descriptor of, or whose directory in `/proc` it leads to.
+fn addressee(call: &Call<'_>) -> Result<(u32, Result<Rc<Process>, Errno>), Errno> {
+    let description = get(call, call.int(0))?;
+    if let Some(NodeId::Proc(ProcNode::Process(id))) = description.node().map(|node| node.node) {
+        return Ok((id, call.family().process(id).ok_or(Errno::ESRCH)));
+    }
+    let named = named(&description)?;
+    Ok((named.id(), named.process()))
+}
+
 fn send_signal(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, signal, info, flags, ..] = call.arguments;
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let description = get(call, call.int(0))?;
-    let named = named(&description)?;
+    let (id, process) = addressee(call)?;
     let own = call.process();
     let info = match info {
         0 => Info::sent_by(signal, abi::SI_USER as i32, own.id, own.user())?,
@@ -76,13 +87,13 @@ fn send_signal(call: &Call<'_>) -> Result<u64, Errno> {
             if given.signal != signal as u32 {
                 return Err(Errno::EINVAL);
             }
-            if named.id() != own.id && (given.code >= 0 || given.code == abi::SI_TKILL) {
+            if id != own.id && (given.code >= 0 || given.code == abi::SI_TKILL) {
                 return Err(Errno::EPERM);
             }
             (given.signal != 0).then(|| Signal::new(signal).map(|_| given)).transpose()?
         }
     };
-    let process = named.process()?;
+    let process = process?;
     if let Some(info) = info {
         process.send(call.family(), info);
     }
