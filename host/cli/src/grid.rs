@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use nom_build::Project;
 use nom_grid::plan::METRICS;
-use nom_grid::{ActivityTerms, GridPlan, GridResource, ResourcePlan, SchedulerKind};
+use nom_grid::{ActivityTerms, Earnings, GridPlan, GridResource, ResourcePlan, SchedulerKind};
 use nom_service::Rules;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -41,8 +41,8 @@ enum Change {
     /// Change what is said of a resource, or of an activity.
     Set {
         /// `at RESOURCE SCHEDULER [metric=] [batching=] [queue=]`, or
-        /// `for ACTIVITY [weight=] [deadline=] [rate=] [earns=] [connections=] [memory=BYTES]`; several with
-        /// `;` between.
+        /// `for ACTIVITY [weight=] [deadline=] [rate=] [earns=NUMBER|contract] [connections=]
+        /// [memory=BYTES]`; several with `;` between.
         change: String,
         /// The server's control port, as ADDRESS:PORT.
         #[arg(long, default_value = ADDRESS)]
@@ -160,10 +160,11 @@ fn said(terms: &ActivityTerms, scheduler: SchedulerKind) -> String {
             format!("due in {due_us} us")
         }
         SchedulerKind::Rate => terms.rate.map_or("any rate".to_owned(), |rate| format!("{rate} a second")),
-        SchedulerKind::Profit => {
-            let earns = terms.earns.map_or(0, |earns| earns.get());
-            format!("earns {earns} n$ a million")
-        }
+        SchedulerKind::Profit => match terms.earns {
+            Some(Earnings::Stated(earns)) => format!("earns {earns} n$ a million"),
+            Some(Earnings::ByContract) => "earns by its contract".to_owned(),
+            None => "earns nothing".to_owned(),
+        },
     };
     if let Some(most) = terms.connections {
         write!(said, ", {most} clients").expect("a String takes everything");

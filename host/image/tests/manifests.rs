@@ -314,6 +314,39 @@ fn examples_in_the_documentation_are_right() {
 }
 
 #[test]
+fn whoever_has_a_contract_earns_by_it_where_profit_is_what_counts() {
+    let grid = |rest: &str| {
+        let text = format!("name = \"a\"\nprogram = \"p\"\n{rest}");
+        let directory = common::directory(&text);
+        let bundle = manifest::load(directory.path()).unwrap_or_else(|error| panic!("{error}"));
+        bundle.applications[0].environment["grid"].clone()
+    };
+    let contract = "utility = { unit = \"operation\", term = [{ function = \"value\", alpha = 0.1 }] }\n";
+    let tenants = |own: &str| {
+        format!(
+            "[grid.input]\nscheduler = \"profit\"\n\
+             [[activity]]\nname = \"gold\"\nport = 80\nweight = 7\n{own}\
+             [[activity]]\nname = \"silver\"\nport = 81\nearns = 5\n"
+        )
+    };
+    let at = "at input profit metric=time batching=4 queue=128";
+    for (rest, terms) in [
+        (tenants(""), "for gold weight=7; for silver earns=5"),
+        (tenants(contract), "for gold weight=7 earns=contract; for silver earns=5"),
+        // All others pay as the application's users do.
+        (
+            format!("{contract}{}", tenants("")),
+            "for gold weight=7 earns=contract; for silver earns=5; for others earns=contract",
+        ),
+    ] {
+        assert_eq!(grid(&rest), format!("{at}; {terms}"));
+    }
+    assert!(
+        !grid(&tenants(contract).replace("profit", "fair").replace("earns = 5\n", "")).contains("contract")
+    );
+}
+
+#[test]
 fn a_directory_of_files_counts_from_the_manifest_that_names_it() {
     let text =
         "name = \"a\"\nprogram = \"p\"\nfiles = \"site\"\n--- heir/app.toml\ninherit = [\"../app.toml\"]\n";

@@ -166,7 +166,7 @@ impl Setup {
         let waiting = settings::waiting().map_err(ServeError::Setting)?;
         let closing = Closing::new(1, shutdown::is_requested);
         let rules = settings::rules().map_err(ServeError::Rules)?.map(Arc::new);
-        let grid = settings::grid(rules.as_deref()).map_err(ServeError::Grid)?;
+        let grid = settings::grid(rules.as_deref(), contract).map_err(ServeError::Grid)?;
         let (control, ports) = (None, ports.clone());
         Ok(Setup { config, discovery, delay, waiting, ports, control_port, control, closing, rules, grid })
     }

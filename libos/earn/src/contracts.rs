@@ -10,7 +10,7 @@
 use crate::report::Stretch;
 use crate::window;
 use alloc::vec::Vec;
-use nom_economy::prices::Prices;
+use nom_economy::prices::{Prices, Usage};
 use nom_economy::response::Response;
 use nom_economy::units::{DollarsPerSecond, GbitPerSecond, OperationsPerSecond, Seconds};
 use nom_economy::utility::{Contract, Latency, Term, Utility};
@@ -187,6 +187,23 @@ impl Contracts {
         sum + brings
     }
 
+    /// What another request of each activity would bring beyond its traffic, in dollars, if it came to those
+    /// of `served` and did not have to wait in a queue for others'; `tell` hears of activities that asked for
+    /// something. A contract sees all that it pays for: where it pays less for more, all of it counts.
+    pub fn worth(&self, served: &Served, prices: &Prices, mut tell: impl FnMut(Activity, f64)) {
+        let parts: Vec<Stretch> = self.divided(served).collect();
+        for number in 0..served.shares.len() {
+            let activity = Activity(number as u32);
+            let own = self.own.iter().position(|(own, _)| *own == activity);
+            let (utility, whole) = match own {
+                Some(place) => (&self.own[place].1, &parts[place]),
+                None => (&self.rest, &parts[self.own.len()]),
+            };
+            let worth = worth(utility, whole, &served.share(activity), prices);
+            worth.into_iter().for_each(|worth| tell(activity, worth));
+        }
+    }
+
     /// Says what part of the rest, of which there is `all`, is for whom. What nobody was told to be served
     /// for is the infrastructure's.
     fn divide_rest(&self, served: &Served, all: f64, mut tell: impl FnMut(Activity, f64)) {
@@ -217,6 +234,51 @@ impl Contract for Contracts {
         })
     }
 }
+
+/// How much more of a share its worth is reckoned by.
+const MORE: f64 = 0.01;
+
+/// What a request more of `share` brings, in dollars, where `utility` pays for `whole`, of which it is a
+/// part; nothing, if there was none of it.
+fn worth(utility: &Utility, whole: &Stretch, share: &Stretch, prices: &Prices) -> Option<f64> {
+    let (whole, own) = (response(whole)?, response(share)?);
+    let rate = own.throughput.get();
+    if rate <= 0.0 {
+        return None;
+    }
+    let latency = unhindered(&own.latency, share.waited());
+    let more = |whole: f64, own: f64| whole + MORE * own;
+    let data = |whole: GbitPerSecond, own: GbitPerSecond| {
+        GbitPerSecond::new(more(whole.get(), own.get())).unwrap_or(whole)
+    };
+    let before = Response { latency, ..whole };
+    let after = Response {
+        throughput: OperationsPerSecond::new(more(whole.throughput.get(), rate)).unwrap_or(whole.throughput),
+        answered: data(whole.answered, own.answered),
+        sent: data(whole.sent, own.sent),
+        received: data(whole.received, own.received),
+        ..before
+    };
+    let [before, after] = [before, after].map(|at| utility.profit(&at, &Usage::default(), prices).get());
+    Some((after - before) / (MORE * rate))
+}
+
+/// A latency without what was spent on waiting for others, in proportion: what is served sooner is so by its
+/// jitter as well.
+fn unhindered(latency: &Latency, waited: Seconds) -> Latency {
+    let [mean, jitter, p99] = latencies(latency);
+    // Nothing is answered before it is asked, whatever two clocks say.
+    let left = ((mean - waited.get()) / mean).clamp(LEAST_LEFT, 1.0);
+    let seconds = |value: f64| Seconds::new(value * left).ok();
+    seconds(mean)
+        .zip(seconds(jitter))
+        .zip(seconds(p99))
+        .and_then(|((mean, jitter), p99)| Latency::new(mean, jitter, p99).ok())
+        .unwrap_or(*latency)
+}
+
+/// The least part of a latency that is not waiting.
+const LEAST_LEFT: f64 = 0.01;
 
 fn response(stretch: &Stretch) -> Option<Response> {
     window::response(&stretch.window(0, stretch.length_ns, Setting::default()))

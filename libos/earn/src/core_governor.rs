@@ -9,6 +9,8 @@ use crate::contracts::Served;
 use crate::earner::{CONSUMED_NS, Earner, IDLE_NS, has_passed};
 use crate::market::PriceBoard;
 use crate::report::Audience;
+use crate::settings::Paying;
+use crate::worth::Worths;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -48,6 +50,7 @@ struct SharedEarner<L: RawMutex, B, A> {
     wants_demand: bool,
     governs: bool,
     chooses_cores: bool,
+    paying: Paying,
     joint: Mutex<L, Joint<B, A>>,
 }
 
@@ -71,6 +74,8 @@ pub struct CoreGovernor<L: RawMutex, B, A> {
     set: (u64, u32),
     /// What consumption cost when it last held the earner.
     rates: CostRates,
+    /// What requests were worth when it last held the earner.
+    worths: Worths,
     /// What was earned when it last held the earner, and by whom.
     earned: (Earned, Vec<i64>),
     /// When it said last what activities have consumed of its core.
@@ -90,6 +95,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> CoreGovernor<L, B, A> {
             wants_demand: earner.wants_demand(),
             governs: earner.governs(),
             chooses_cores: earner.chooses_cores(),
+            paying: earner.paying(),
             joint: Mutex::new(Joint {
                 earner,
                 parts: vec![Served::default(); cores],
@@ -104,8 +110,8 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> CoreGovernor<L, B, A> {
         };
         let governor = move |index| {
             let (part, rates, earned) = (Served::default(), CostRates::default(), Default::default());
-            let shared = shared.clone();
-            CoreGovernor { shared, index, window_ns, part, set, rates, earned, consumed_ns: None }
+            let (shared, worths) = (shared.clone(), Worths::default());
+            CoreGovernor { shared, index, window_ns, part, set, rates, worths, earned, consumed_ns: None }
         };
         (0..cores).map(governor)
     }
@@ -207,6 +213,14 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for CoreGovernor<L, B, A>
         self.part.add_shares(shares);
     }
 
+    fn is_paid(&self, activity: Activity) -> bool {
+        self.shared.paying.has(activity)
+    }
+
+    fn worth(&self, tell: &mut dyn FnMut(Activity, f64)) {
+        self.worths.tell(tell);
+    }
+
     /// One says for all what they earn together.
     fn earned(&mut self, tell: &mut dyn FnMut(Activity, i64)) -> Option<Earned> {
         if self.index != 0 {
@@ -251,6 +265,7 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> Governor for CoreGovernor<L, B, A>
         if let Some(mut joint) = self.shared.joint.try_lock() {
             let setting = joint.hear(self.index, &mut self.part, window.to_ns, window.setting);
             self.rates = joint.earner.rates();
+            self.worths.clone_from(joint.earner.worths());
             self.shared.set(setting);
         }
         self.setting().0

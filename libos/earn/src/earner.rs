@@ -5,11 +5,12 @@ use crate::contracts::{Contracts, Served};
 use crate::keeping::Keeping;
 use crate::market::{Market, PriceBoard, Tariff};
 use crate::report::{Audience, Stretch, blank, of_activities, repeat};
-use crate::settings::Settings;
+use crate::settings::{Paying, Settings};
 use crate::solvency::{Judge, Terms};
 use crate::staffing::Teaches;
 use crate::steering::{Proposals, Steering};
 use crate::window;
+use crate::worth::{Valuer, Worths};
 use alloc::vec::Vec;
 use nom_abi::priced::Report;
 use nom_economy::decision::{Decision, Knob};
@@ -69,6 +70,8 @@ pub struct Earner<B, A> {
     stretch: Stretch,
     /// For whom what was served that the next window is about.
     shares: Vec<Stretch>,
+    /// What another request of each activity is worth.
+    valuer: Valuer,
     /// Sums at the last report, and the report.
     reported: (Money, Money),
     last: Report,
@@ -101,6 +104,7 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
             window_ns: *WINDOW_NS.start(),
             stretch: Stretch::default(),
             shares: Vec::new(),
+            valuer: Valuer::default(),
             reported: (Money::ZERO, Money::ZERO),
             last,
             consumed_ns: None,
@@ -116,6 +120,16 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
     /// For whom what was served that the next window is about.
     pub(crate) fn share(&mut self, shares: Vec<Stretch>) {
         self.shares = shares;
+    }
+
+    /// Whose users pay.
+    pub(crate) fn paying(&self) -> Paying {
+        self.settings.paying()
+    }
+
+    /// What another request of each activity is worth, as far as that is known.
+    pub(crate) fn worths(&self) -> &Worths {
+        self.valuer.worths()
     }
 
     /// What is set at present.
@@ -239,6 +253,16 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         (self.reported, self.last, self.stretch) = (sums, report, Stretch::default());
     }
 
+    /// Learns what requests are worth from a window, of which `shares` were for whom.
+    fn value(&mut self, window: &Window, shares: Vec<Stretch>) {
+        if shares.is_empty() || !self.settings.has_contract {
+            return;
+        }
+        let mut served = Served { shares, ..Served::default() };
+        served.whole.add(window);
+        self.valuer.learn(&self.contracts, served, &self.market.tariff().prices);
+    }
+
     /// So long that enough requests come, as far as one window tells.
     fn set_window(&mut self, window: &Window) {
         if !self.governs() {
@@ -296,6 +320,14 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         self.shares = served.shares;
     }
 
+    fn is_paid(&self, activity: Activity) -> bool {
+        self.settings.is_paid(activity)
+    }
+
+    fn worth(&self, tell: &mut dyn FnMut(Activity, f64)) {
+        self.worths().tell(tell);
+    }
+
     fn earned(&mut self, tell: &mut dyn FnMut(Activity, i64)) -> Option<Earned> {
         let nanos = |money: Money| money.nanos().clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         let account = self.books.account(&self.contracts);
@@ -322,6 +354,7 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         let shares = core::mem::take(&mut self.shares);
         if window.length_ns() > 0 {
             self.books.close(window, &shares, &mut self.contracts, &held);
+            self.value(window, shares);
             self.stretch.add(window);
             self.set_window(window);
         }

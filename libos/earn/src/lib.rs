@@ -22,6 +22,7 @@ mod solvency;
 mod staffing;
 mod steering;
 mod window;
+mod worth;
 
 pub use core_governor::CoreGovernor;
 pub use earner::{Earner, Held};

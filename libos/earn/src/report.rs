@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use nom_abi::priced::{ActivityReport, Report, Solvency};
 use nom_economy::prices::Refusal;
+use nom_economy::units::Seconds;
 use nom_economy::utility::Unit;
 use nom_service::{Consumed, Latency};
 use nom_service::{Setting, Window};
@@ -35,6 +36,8 @@ pub(crate) struct Stretch {
     latency: f64,
     latency_squared: f64,
     p99: f64,
+    /// The same of what frames waited.
+    waited: f64,
     /// The most of any window.
     clients: u32,
     /// Whether any of them was.
@@ -54,6 +57,7 @@ impl Stretch {
             latency: requests * mean,
             latency_squared: requests * (mean * mean + jitter * jitter),
             p99: requests * window.latency.p99_ns as f64,
+            waited: requests * window.waited_ns as f64,
             clients: window.clients,
             is_overridden: window.is_overridden,
         };
@@ -70,6 +74,7 @@ impl Stretch {
         self.latency += times * other.latency;
         self.latency_squared += times * other.latency_squared;
         self.p99 += times * other.p99;
+        self.waited += times * other.waited;
         self.clients = self.clients.max(other.clients);
         self.is_overridden |= other.is_overridden;
     }
@@ -86,8 +91,15 @@ impl Stretch {
             latency: less(self.latency, part.latency),
             latency_squared: less(self.latency_squared, part.latency_squared),
             p99: less(self.p99, part.p99),
+            waited: less(self.waited, part.waited),
             ..*self
         }
+    }
+
+    /// How long a request's frame waited for others, in the mean.
+    pub fn waited(&self) -> Seconds {
+        let mean_ns = if self.requests > 0.0 { self.waited / self.requests } else { 0.0 };
+        Seconds::new(mean_ns * 1e-9).unwrap_or(Seconds::ZERO)
     }
 
     /// How much of what is paid for there was in it.
@@ -119,6 +131,7 @@ impl Stretch {
             received_bytes: whole(self.received_bytes),
             clients: self.clients,
             latency,
+            waited_ns: whole(self.waited / requests),
             setting,
             is_overridden: self.is_overridden,
             ..Window::default()

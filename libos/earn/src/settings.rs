@@ -29,6 +29,21 @@ pub struct Settings {
     pub has_contract: bool,
 }
 
+/// Whose users pay by a contract.
+#[derive(Clone, Debug)]
+pub(crate) struct Paying {
+    /// By contracts of their own.
+    own: Vec<Activity>,
+    /// Whether all others do.
+    rest: bool,
+}
+
+impl Paying {
+    pub fn has(&self, activity: Activity) -> bool {
+        self.rest || self.own.contains(&activity)
+    }
+}
+
 /// Knobs that are turned besides the batching delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Knobs {
@@ -110,6 +125,18 @@ pub enum BadSetting {
 }
 
 impl Settings {
+    /// Whose users pay.
+    pub(crate) fn paying(&self) -> Paying {
+        let own = self.contracts.iter().map(|(activity, _)| *activity).collect();
+        Paying { own, rest: self.has_contract && !self.utility.terms().is_empty() }
+    }
+
+    /// Whether the users of an activity pay by a contract, its own or the application's.
+    #[must_use]
+    pub fn is_paid(&self, activity: Activity) -> bool {
+        self.paying().has(activity)
+    }
+
     /// From the environment, as `var` looks it up; nothing without a contract, variable `utility`, or
     /// `contracts`, those of activities: `for ACTIVITY`, with its contract behind, for each. The others
     /// are `batching_delay`: `adaptive`, or microseconds; `batching_delay_max`: the longest that is tried, in

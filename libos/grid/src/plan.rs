@@ -86,6 +86,9 @@ impl SchedulerKind {
     }
 }
 
+/// How [`Earnings::ByContract`] is written.
+const BY_CONTRACT: &str = "contract";
+
 /// What stands before a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourcePlan {
@@ -123,6 +126,15 @@ impl ResourcePlan {
     }
 }
 
+/// What an activity earns by what it is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Earnings {
+    /// So much by a million units of the metric, in billionths of a dollar.
+    Stated(NonZeroU64),
+    /// What its users' contract pays, as measured: nothing, before it is.
+    ByContract,
+}
+
 /// On what terms an activity is served. What is not said is as for everybody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActivityTerms {
@@ -134,8 +146,8 @@ pub struct ActivityTerms {
     pub deadline_us: Option<NonZeroU64>,
     /// How much it may get a second, in units of the metric; as much as can be, if it is not said.
     pub rate: Option<NonZeroU64>,
-    /// What a million units of the metric earn, in billionths of a dollar; nothing, if it is not said.
-    pub earns: Option<NonZeroU64>,
+    /// What it earns; nothing, if it is not said.
+    pub earns: Option<Earnings>,
     /// How many connections it may have at a time, on each core; as many as there is room for, if it is not
     /// said.
     pub connections: Option<NonZeroU32>,
@@ -162,15 +174,15 @@ impl ActivityTerms {
             self.deadline_us.unwrap_or(DEADLINE_US).saturating_mul(NonZeroU64::new(1000).expect("not zero"));
         // A tenth of a second's worth may come at once.
         let burst = |rate: NonZeroU64| NonZeroU64::new(rate.get() / 10).unwrap_or(NonZeroU64::MIN);
-        let step = |earns: NonZeroU64| EarningStep {
-            up_to: u64::MAX,
-            nanodollars_a_million: earns.get().try_into().unwrap_or(i64::MAX),
+        let stated = match self.earns {
+            Some(Earnings::Stated(earns)) => Some(earns.get().try_into().unwrap_or(i64::MAX)),
+            Some(Earnings::ByContract) | None => None,
         };
         ClientParameters {
             weight: self.weight.unwrap_or(WEIGHT),
             deadline_ns: Some(deadline_ns),
             rate: self.rate.map(|rate| RateLimit { per_second: rate, burst: burst(rate) }),
-            earns: self.earns.into_iter().map(step).collect(),
+            earns: stated.into_iter().map(EarningStep::always).collect(),
             ..ClientParameters::default()
         }
     }
@@ -247,7 +259,7 @@ pub enum BadGrid {
     },
     /// A scheduler that goes by what nobody was given.
     #[error(
-        "the scheduler `{scheduler}` of `{resource}`: no activity has a `{field}`, expected one that has"
+        "the scheduler `{scheduler}` of `{resource}`: no activity has a `{field}`, expected one that has{or}"
     )]
     Needs {
         /// Where.
@@ -256,6 +268,8 @@ pub enum BadGrid {
         scheduler: &'static str,
         /// What it goes by.
         field: &'static str,
+        /// What would do as well, behind a comma.
+        or: &'static str,
     },
     /// Deadlines that a scheduler above does not know of.
     #[error(
@@ -266,6 +280,9 @@ pub enum BadGrid {
     /// Another scheduler at the CPU than there is.
     #[error("the scheduler `{0}` of `cpu`: expected fair")]
     Cpu(&'static str),
+    /// An activity that earns by a contract which there is not.
+    #[error("`{0}` earns by its contract, and its users pay by none, expected a `utility`, or a number")]
+    NoContract(String),
     /// Terms of an activity that there is not.
     #[error("`{0}`: expected an activity that an entry of `activity` names, or others or infrastructure")]
     NoActivity(String),
@@ -339,7 +356,11 @@ impl GridPlan {
             };
             if !self.terms.iter().any(needed.is_given) {
                 let (resource, scheduler) = (plan.resource.name(), plan.scheduler.name());
-                return Err(BadGrid::Needs { resource, scheduler, field: needed.name });
+                let or = match plan.scheduler {
+                    SchedulerKind::Profit => ", or whose users have a contract (`utility`)",
+                    _ => "",
+                };
+                return Err(BadGrid::Needs { resource, scheduler, field: needed.name, or });
             }
         }
         Ok(())
@@ -362,6 +383,16 @@ impl GridPlan {
     pub fn check_names<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Result<(), BadGrid> {
         let unknown = self.terms.iter().find(|own| !names.clone().any(|name| name == own.name));
         unknown.map_or(Ok(()), |own| Err(BadGrid::NoActivity(own.name.clone())))
+    }
+
+    /// Checks that whoever earns by a contract has one, by what `has_contract` says of a name.
+    ///
+    /// # Errors
+    /// [`BadGrid::NoContract`].
+    pub fn check_contracts(&self, has_contract: impl Fn(&str) -> bool) -> Result<(), BadGrid> {
+        let mut by_contract = self.terms.iter().filter(|own| own.earns == Some(Earnings::ByContract));
+        let without = by_contract.find(|own| !has_contract(&own.name));
+        without.map_or(Ok(()), |own| Err(BadGrid::NoContract(own.name.clone())))
     }
 
     /// Whether it asks for nothing.
@@ -421,7 +452,11 @@ impl fmt::Display for GridPlan {
             weight.map_or(Ok(()), |weight| write!(out, " weight={weight}"))?;
             deadline_us.map_or(Ok(()), |deadline| write!(out, " deadline={deadline}"))?;
             rate.map_or(Ok(()), |rate| write!(out, " rate={rate}"))?;
-            earns.map_or(Ok(()), |earns| write!(out, " earns={earns}"))?;
+            match earns {
+                Some(Earnings::Stated(earns)) => write!(out, " earns={earns}")?,
+                Some(Earnings::ByContract) => write!(out, " earns={BY_CONTRACT}")?,
+                None => {}
+            }
             connections.map_or(Ok(()), |most| write!(out, " connections={most}"))?;
             memory.map_or(Ok(()), |most| write!(out, " memory={most}"))?;
             separator = "; ";
@@ -509,7 +544,7 @@ fn activity<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<ActivityTerm
             Some(("weight", number)) => own.weight = Some(count(given, number)?),
             Some(("deadline", number)) => own.deadline_us = Some(amount(given, number)?),
             Some(("rate", number)) => own.rate = Some(amount(given, number)?),
-            Some(("earns", number)) => own.earns = Some(amount(given, number)?),
+            Some(("earns", number)) => own.earns = Some(earnings(given, number)?),
             Some(("connections", number)) => own.connections = Some(count(given, number)?),
             Some(("memory", number)) => own.memory = Some(amount(given, number)?),
             _ => return Err(word(given, "weight=, deadline=, rate=, earns=, connections= or memory=")),
@@ -520,6 +555,14 @@ fn activity<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<ActivityTerm
 
 fn count(given: &str, number: &str) -> Result<NonZeroU32, BadGrid> {
     number.parse().map_err(|_| word(given, "a whole number from 1 to 4294967295"))
+}
+
+fn earnings(given: &str, value: &str) -> Result<Earnings, BadGrid> {
+    if value == BY_CONTRACT {
+        return Ok(Earnings::ByContract);
+    }
+    let stated = value.parse().map(Earnings::Stated);
+    stated.map_err(|_| word(given, "a whole number from 1 on, or contract"))
 }
 
 fn amount(given: &str, number: &str) -> Result<NonZeroU64, BadGrid> {

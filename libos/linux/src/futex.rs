@@ -3,7 +3,6 @@
 //! nothing: each thread has one [`FutexWaiter`], which stands in the place that its address hashes to.
 
 use crate::memory::ProcessMemory;
-use crate::process::OwnMemory;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -39,18 +38,30 @@ impl FutexKey {
     }
 }
 
+/// What has a thread look again at what it waits for.
+pub trait ThreadWaker {
+    /// Does so, if it waits.
+    fn wake(&self);
+}
+
+impl ThreadWaker for CoreWaker {
+    fn wake(&self) {
+        CoreWaker::wake(self);
+    }
+}
+
 /// A thread, as it waits for a futex.
 #[derive(Debug)]
-pub struct FutexWaiter {
+pub struct FutexWaiter<W = CoreWaker> {
     key: Cell<FutexKey>,
     bits: Cell<u32>,
     is_woken: Cell<bool>,
-    waker: CoreWaker,
+    waker: W,
 }
 
-impl FutexWaiter {
+impl<W: ThreadWaker> FutexWaiter<W> {
     /// A thread that does not wait yet, woken by `waker`.
-    pub fn new(waker: CoreWaker) -> Rc<FutexWaiter> {
+    pub fn new(waker: W) -> Rc<FutexWaiter<W>> {
         let key = Cell::new(FutexKey(core::ptr::null(), 0));
         Rc::new(FutexWaiter { key, bits: Cell::new(0), is_woken: Cell::new(true), waker })
     }
@@ -65,26 +76,26 @@ impl FutexWaiter {
 const PLACES: usize = 64;
 
 /// All who wait, in each place in the order in which they came.
-pub struct Futexes {
-    places: [RefCell<Vec<Rc<FutexWaiter>>>; PLACES],
+pub struct Futexes<W = CoreWaker> {
+    places: [RefCell<Vec<Rc<FutexWaiter<W>>>>; PLACES],
 }
 
-impl Default for Futexes {
-    fn default() -> Futexes {
+impl<W> Default for Futexes<W> {
+    fn default() -> Futexes<W> {
         Futexes { places: [const { RefCell::new(Vec::new()) }; PLACES] }
     }
 }
 
-impl fmt::Debug for Futexes {
+impl<W> fmt::Debug for Futexes<W> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiting: usize = self.places.iter().map(|place| place.borrow().len()).sum();
         write!(out, "Futexes({waiting} wait)")
     }
 }
 
-impl Futexes {
+impl<W: ThreadWaker> Futexes<W> {
     /// Waits at an address until somebody wakes one of `bits` there.
-    pub fn wait<'f>(&'f self, key: FutexKey, bits: u32, waiter: &'f Rc<FutexWaiter>) -> Wait<'f> {
+    pub fn wait<'f>(&'f self, key: FutexKey, bits: u32, waiter: &'f Rc<FutexWaiter<W>>) -> Wait<'f, W> {
         waiter.key.set(key);
         waiter.bits.set(bits);
         waiter.is_woken.set(false);
@@ -113,7 +124,7 @@ impl Futexes {
     /// Has up to `most` of those who wait at an address wait at another instead: how many.
     pub fn move_waiters(&self, from: FutexKey, to: FutexKey, most: u32) -> u32 {
         let mut left = most;
-        let is_moved = |waiter: &mut Rc<FutexWaiter>| {
+        let is_moved = |waiter: &mut Rc<FutexWaiter<W>>| {
             let is_meant = left > 0 && waiter.key.get() == from;
             left -= u32::from(is_meant);
             is_meant
@@ -124,25 +135,25 @@ impl Futexes {
         most - left
     }
 
-    fn leave(&self, waiter: &Rc<FutexWaiter>) {
+    fn leave(&self, waiter: &Rc<FutexWaiter<W>>) {
         self.places[waiter.key.get().place()].borrow_mut().retain(|other| !Rc::ptr_eq(other, waiter));
     }
 }
 
 /// Waits at an address: [`Futexes::wait`].
 #[must_use = "who does not await it does not wait"]
-pub struct Wait<'f> {
-    futexes: &'f Futexes,
-    waiter: &'f Rc<FutexWaiter>,
+pub struct Wait<'f, W: ThreadWaker = CoreWaker> {
+    futexes: &'f Futexes<W>,
+    waiter: &'f Rc<FutexWaiter<W>>,
 }
 
-impl fmt::Debug for Wait<'_> {
+impl<W: ThreadWaker + fmt::Debug> fmt::Debug for Wait<'_, W> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Wait({:?})", self.waiter)
     }
 }
 
-impl Future for Wait<'_> {
+impl<W: ThreadWaker> Future for Wait<'_, W> {
     type Output = ();
 
     /// It is polled by the thread that waits, which [`FutexWaiter`] wakes without a waker.
@@ -151,7 +162,7 @@ impl Future for Wait<'_> {
     }
 }
 
-impl Drop for Wait<'_> {
+impl<W: ThreadWaker> Drop for Wait<'_, W> {
     fn drop(&mut self) {
         if !self.waiter.is_woken.get() {
             self.futexes.leave(self.waiter);
@@ -164,7 +175,12 @@ const ROBUST_MAX: usize = 2048;
 
 /// A thread ends: whoever waits for a robust futex of its list is told that its owner died
 /// (set_robust_list(2)).
-pub(crate) fn leave_robust(futexes: &Futexes, memory: &Rc<OwnMemory>, head: u64, thread: u32) {
+pub(crate) fn leave_robust(
+    futexes: &Futexes<impl ThreadWaker>,
+    memory: &ProcessMemory,
+    head: u64,
+    thread: u32,
+) {
     if head == 0 {
         return;
     }
@@ -188,7 +204,7 @@ pub(crate) fn leave_robust(futexes: &Futexes, memory: &Rc<OwnMemory>, head: u64,
     }
 }
 
-fn die(futexes: &Futexes, memory: &Rc<OwnMemory>, address: u64, thread: u32) {
+fn die(futexes: &Futexes<impl ThreadWaker>, memory: &ProcessMemory, address: u64, thread: u32) {
     let Ok(word) = memory.read_value::<u32>(address) else { return };
     if word & FUTEX_TID_MASK != thread {
         return;
@@ -198,3 +214,6 @@ fn die(futexes: &Futexes, memory: &Rc<OwnMemory>, address: u64, thread: u32) {
         futexes.wake(FutexKey::shared(memory, address), 1, u32::MAX);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use http::{Method, Request, Response};
-use nom_grid::GridPlan;
+use nom_grid::{BadGrid, GridPlan};
 use nom_net::batch::DELAY_MAX;
 use nom_port::buffer::{Buffer, Sink as _, Slice};
 use nom_rt::handle::Handle;
@@ -162,6 +162,8 @@ pub(crate) struct Desk {
     /// What is asked of the grid at present, and the activities that there are, if they are told apart.
     plan: GridPlan,
     rules: Option<Arc<Rules>>,
+    /// Whose users pay by a contract, by the activities' numbers.
+    paid: Vec<bool>,
     window: Window,
     /// When the others were told last.
     told_ns: u64,
@@ -187,6 +189,7 @@ impl Desk {
             hold: 0,
             plan: GridPlan::default(),
             rules: None,
+            paid: Vec::new(),
             window: Window::default(),
             told_ns: 0,
         };
@@ -221,6 +224,11 @@ impl Desk {
             hold: hold.map(|hold| hold == 1),
             grid: self.control.grids.get(self.index).and_then(ArrayQueue::pop),
         }
+    }
+
+    /// Whose users pay by a contract, by the activities' numbers.
+    pub fn set_paid(&mut self, paid: Vec<bool>) {
+        self.paid = paid;
     }
 
     /// The grid is as `plan` says from now on, for the activities of `rules`.
@@ -326,8 +334,7 @@ impl Desk {
             return Response::conflict("grid: expected a server that tells activities apart");
         };
         let text = core::str::from_utf8(body).unwrap_or_default().trim_ascii();
-        let changed = self.plan.changed(text);
-        match changed.and_then(|plan| plan.check_names(rules.names()).map(|()| plan)) {
+        match self.changed(text, rules) {
             Ok(plan) => {
                 let (said, plan) = (alloc::format!("{plan}"), Arc::new(plan));
                 self.control.grids.iter().for_each(|grid| _ = grid.force_push(plan.clone()));
@@ -336,6 +343,15 @@ impl Desk {
             }
             Err(why) => Response::bad_request(alloc::format!("grid: {why}")),
         }
+    }
+
+    /// The plan with a change that can be followed here.
+    fn changed(&self, text: &str, rules: &Rules) -> Result<GridPlan, BadGrid> {
+        let plan = self.plan.changed(text)?;
+        plan.check_names(rules.names())?;
+        let is_paid = |name: &str| rules.names().zip(&self.paid).any(|(own, paid)| own == name && *paid);
+        plan.check_contracts(is_paid)?;
+        Ok(plan)
     }
 
     fn set_cores(&self, body: &[u8]) -> Response {

@@ -7,18 +7,20 @@
 //! ring before the others are seen, and then the scheduler says whose turn it is. A full queue takes no more:
 //! that is its activity's loss alone, and TCP's business to repeat.
 
-use crate::payers::{Payers, activity_of};
+use crate::payers::{Consumption, Payers, activity_of};
+use crate::yields::Yields;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 use nom_grid::{
-    ClientIndex, GridPlan, GridResource, Next, QueueLimits, RequestQueues, ResourcePlan, ResourceRecord,
+    ClientIndex, ClientParameters, EarningStep, Earnings, GridPlan, GridResource, Next, QueueLimits,
+    RequestQueues, ResourcePlan, ResourceRecord,
 };
 use nom_net::{Arrival, Instant, Queues};
 use nom_port::buffer::Buffer;
 use nom_port::nic::Label;
 use nom_rt::handle::Handle;
-use nom_service::Activity;
+use nom_service::{Activity, Governor};
 
 /// Most frames that are taken from the device before somebody is served: then its ring, and the buffers in
 /// it, are free for what comes.
@@ -97,6 +99,9 @@ pub(crate) struct Gate<B> {
     untold: (ClientIndex, ResourceRecord),
     /// What the scheduler was told of each activity's time, in nanoseconds, by their numbers.
     told_of: Vec<u64>,
+    /// Who earns by his contract, each with what else the scheduler is told of him; and what that brings.
+    by_contract: Vec<(ClientIndex, ClientParameters)>,
+    yields: Yields,
     /// By client.
     paces: Vec<Pace>,
     /// Bytes of a frame that go on at a time.
@@ -148,6 +153,15 @@ fn input(plan: &GridPlan) -> Option<&ResourcePlan> {
     plan.at(GridResource::Input)
 }
 
+/// Who earns by his contract by a plan, each with what else a scheduler is told of him. The queue of all who
+/// have none of their own earns nothing: theirs are many contracts.
+fn by_contract(plan: &GridPlan, payers: &Payers) -> Vec<(ClientIndex, ClientParameters)> {
+    let clients = payers.rules().names().enumerate().take(SHARED);
+    let terms = clients.map(|(client, name)| (client, plan.terms_of(name)));
+    let by_contract = terms.filter(|(_, own)| own.earns == Some(Earnings::ByContract));
+    by_contract.map(|(client, own)| (client, own.parameters())).collect()
+}
+
 #[inline]
 fn client_of(activity: Activity) -> ClientIndex {
     (activity.0 as usize).min(SHARED)
@@ -163,6 +177,7 @@ impl<B: Buffer> Gate<B> {
             queues.add(client, &plan.terms_of(name).parameters(), limits).expect(CHECKED);
         }
         queues.add(SHARED, &plan.terms_of("others").parameters(), limits).expect(CHECKED);
+        let by_contract = by_contract(plan, &payers);
         let none: Vec<u64> = payers.rules().names().map(|_| 0).collect();
         Some(Gate {
             queues,
@@ -179,6 +194,8 @@ impl<B: Buffer> Gate<B> {
             serving: None,
             untold: (0, ResourceRecord::default()),
             told_of: none,
+            by_contract,
+            yields: Yields::new(at_input.metric),
             paces: alloc::vec![Pace::default(); SHARED + 1],
             piece_max: *PIECE_BYTES.end(),
             turn_ns: 0,
@@ -199,6 +216,30 @@ impl<B: Buffer> Gate<B> {
         };
         let now_ns = self.handle.clock_ns();
         self.queues.replace_scheduler(at_input.scheduler(), parameters, now_ns).expect(CHECKED);
+        self.by_contract = by_contract(plan, &self.payers);
+        self.yields = Yields::new(at_input.metric);
+    }
+
+    /// Whether somebody earns by his contract.
+    pub fn goes_by_contracts(&self) -> bool {
+        !self.by_contract.is_empty()
+    }
+
+    /// Has the scheduler go by what contracts pay, as `governor` knows it by now, from now on; `consumed` is
+    /// what each has been served so far. Whoever was served nothing yet earns nothing.
+    pub fn earn(&mut self, governor: &dyn Governor, consumed: &[Consumption]) {
+        self.yields.learn(consumed, &self.handle);
+        let now_ns = self.handle.clock_ns();
+        let (by_contract, yields, queues) = (&mut self.by_contract, &self.yields, &mut self.queues);
+        governor.worth(&mut |activity, nanodollars| {
+            let own = by_contract.iter_mut().find(|(client, _)| *client == activity.0 as usize);
+            let earns = yields.of_million(activity, nanodollars);
+            if let (Some((client, parameters)), Some(earns)) = (own, earns) {
+                parameters.earns.clear();
+                parameters.earns.push(EarningStep::always(earns));
+                queues.update(*client, parameters, now_ns).expect(CHECKED);
+            }
+        });
     }
 
     /// A poll begins.

@@ -11,6 +11,7 @@ extern crate alloc;
 mod budget;
 mod clients;
 pub mod control;
+
 mod front;
 mod gate;
 mod metered;
@@ -23,6 +24,7 @@ mod steering;
 #[cfg(test)]
 mod still;
 mod stopwatch;
+mod yields;
 
 pub use budget::Budget;
 pub use clients::Migration;

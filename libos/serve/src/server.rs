@@ -142,7 +142,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// Measures requests from now on, and lets `governor` set the working point. `handle` is that of the loop
     /// that polls this server.
     pub fn govern(&mut self, governor: Box<dyn Governor>, handle: &Handle) {
-        let wants_shares = governor.wants_shares() && self.stack.nic().payers().is_some();
+        let payers = self.stack.nic().payers().cloned();
+        if let (Some(desk), Some(payers)) = (&mut self.front.desk, &payers) {
+            let activities = (0..).map(Activity).zip(payers.rules().names());
+            desk.service.set_paid(activities.map(|(activity, _)| governor.is_paid(activity)).collect());
+        }
+        let wants_shares = governor.wants_shares() && payers.is_some();
         self.steer(handle).govern(governor);
         if let Some(stopwatch) = self.stack.nic().stopwatch().filter(|_| wants_shares) {
             stopwatch.shares();
@@ -260,6 +265,11 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             self.front.earned = governor.earned(&mut |activity, nanos| {
                 payers.iter().for_each(|payers| payers.earn(activity, nanos));
             });
+            if let (Some(gate), Some(payers)) = (&mut self.gate, &payers)
+                && gate.goes_by_contracts()
+            {
+                gate.earn(&**governor, &payers.records());
+            }
             if governor.wants_consumed(now_ns) {
                 self.tell_consumed(&mut **governor, now_ns);
             }

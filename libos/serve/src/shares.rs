@@ -38,6 +38,8 @@ impl Shares {
                 jitter_ns: latencies.standard_deviation().unwrap_or_default() as u64,
                 p99_ns: latencies.quantile(0.99).unwrap_or_default(),
             };
+            let frames = traffic.received_frames - then.received_frames;
+            let waited_ns = (now.queued_ns - before.queued_ns).checked_div(frames).unwrap_or_default();
             if latencies.count() > 0 {
                 latencies.clear();
             }
@@ -49,6 +51,7 @@ impl Shares {
                 clients: u32::try_from(now.connections).unwrap_or(u32::MAX),
                 service: Latency::default(),
                 latency,
+                waited_ns,
                 ..*whole
             });
         }

@@ -193,6 +193,7 @@ impl Stopwatch {
             clients: 0,
             service: self.service.close(now_ns),
             latency: self.latency.close(now_ns),
+            waited_ns: 0,
             setting,
             is_overridden: false,
         }

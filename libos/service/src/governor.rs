@@ -56,6 +56,9 @@ pub struct Window {
     pub service: Latency,
     /// Latency as clients see it, as far as a server can tell: with the path.
     pub latency: Latency,
+    /// How long a frame waited until others were served that a scheduler had put before it, in nanoseconds;
+    /// mean of all that came for an activity, where it is an activity's window.
+    pub waited_ns: u64,
     /// What was in force when it ended: of cores, how many served, which may be fewer than ordered; 0 if none
     /// can be given back.
     pub setting: Setting,
@@ -147,6 +150,18 @@ pub trait Governor {
     /// [`Governor::observe`].
     fn divide(&mut self, shares: &[Window]) {
         let _ = shares;
+    }
+
+    /// Whether the users of an activity pay by a contract that it knows.
+    fn is_paid(&self, activity: Activity) -> bool {
+        let _ = activity;
+        false
+    }
+
+    /// What another request of each activity would bring beyond what it costs, if it did not have to wait for
+    /// others, in billionths of a dollar, by `tell`: as far as it knows that by now.
+    fn worth(&self, tell: &mut dyn FnMut(Activity, f64)) {
+        let _ = tell;
     }
 
     /// What was earned so far, if that is this governor's to tell, and by `tell` what of the revenue came

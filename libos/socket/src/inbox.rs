@@ -63,24 +63,25 @@ impl<B: Buffer> Inbox<B> {
         Some(slice)
     }
 
-    /// Moves as many bytes as there are, and as fit, and says how many.
-    pub fn read(&mut self, target: &mut [u8]) -> usize {
-        let mut filled = 0;
-        while filled < target.len()
+    /// Moves as many bytes as there are, and at most `most`, by `put`, which copies them from where they lie,
+    /// piece by piece; says how many.
+    pub fn read(&mut self, most: usize, mut put: impl FnMut(&[u8])) -> usize {
+        let mut done = 0;
+        while done < most
             && let Some(piece) = self.pieces.front_mut()
         {
             let bytes = piece.bytes();
-            let count = bytes.len().min(target.len() - filled);
-            target[filled..filled + count].copy_from_slice(&bytes[..count]);
-            filled += count;
+            let count = bytes.len().min(most - done);
+            put(&bytes[..count]);
+            done += count;
             if count == bytes.len() {
                 self.pieces.pop_front();
             } else {
                 piece.advance(count);
             }
         }
-        self.len -= filled;
-        filled
+        self.len -= done;
+        done
     }
 }
 
@@ -113,14 +114,13 @@ mod tests {
             inbox.push(memory.part(range));
         }
         assert_eq!((inbox.len(), inbox.pieces.len()), (10, 2), "three crumbs are one piece");
-        let mut target = [0; 4];
         let mut whole = Vec::new();
+        let mut counts = Vec::new();
         while !inbox.is_empty() {
-            let count = inbox.read(&mut target);
-            whole.extend_from_slice(&target[..count]);
+            counts.push(inbox.read(4, |bytes| whole.extend_from_slice(bytes)));
         }
-        assert_eq!(whole, b"0123456789");
-        assert_eq!(inbox.read(&mut target), 0);
+        assert_eq!((&whole[..], &counts[..]), (&b"0123456789"[..], &[4, 4, 2][..]));
+        assert_eq!(inbox.read(4, |_| panic!("there is nothing")), 0);
     }
 
     #[test]
@@ -130,10 +130,10 @@ mod tests {
         for range in [0..6, 6..7, 7..8, 8..10] {
             inbox.push(memory.part(range));
         }
-        inbox.read(&mut [0; 1]);
+        inbox.read(1, |_| {});
         let first = inbox.take(|_| panic!("it lies in the device's memory")).unwrap();
         assert_eq!((&first[..], Rc::ptr_eq(first.buffer(), memory.buffer())), (&b"12345"[..], true));
-        inbox.read(&mut [0; 1]);
+        inbox.read(1, |_| {});
         assert!(inbox.take(|_| None).is_none(), "no memory");
         assert_eq!(inbox.len(), 3, "nothing is lost by that");
         let rest = inbox.take(|bytes| Some(Slice::new(Rc::from(bytes)))).unwrap();

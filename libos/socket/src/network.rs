@@ -58,7 +58,9 @@ impl<N: Observed + 'static> Network<N> {
         let value = act(&mut sockets);
         let woken = sockets.take_woken();
         drop(sockets);
-        woken.into_iter().for_each(core::task::Waker::wake);
+        if !woken.is_empty() {
+            woken.into_iter().for_each(core::task::Waker::wake);
+        }
         value
     }
 

@@ -165,14 +165,39 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::WouldBlock`] if nothing is there; after all that came, why the connection failed, once.
     pub fn receive(&mut self, id: SocketId, target: &mut [u8]) -> Result<usize, Error> {
+        let mut filled = 0;
+        self.receive_with(id, target.len(), |bytes| {
+            target[filled..filled + bytes.len()].copy_from_slice(bytes);
+            filled += bytes.len();
+        })
+    }
+
+    /// As [`Sockets::receive`], at most `most` bytes, which `put` copies from where they lie, piece by piece.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive_with(
+        &mut self,
+        id: SocketId,
+        most: usize,
+        put: impl FnMut(&[u8]),
+    ) -> Result<usize, Error> {
         let stream = self.table.stream(id)?;
         if !stream.inbox.is_empty() {
-            let count = stream.inbox.read(target);
+            let count = stream.inbox.read(most, put);
             stream.note_read(count);
             stream.advertise(&mut self.stack);
             return Ok(count);
         }
         stream.nothing_came().map(|()| 0)
+    }
+
+    /// Bytes that were received and nobody has read yet (FIONREAD).
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn unread(&mut self, id: SocketId) -> Result<usize, Error> {
+        Ok(self.table.stream(id)?.inbox.len())
     }
 
     /// Takes what was received as a piece of the memory that the device filled, to be kept or sent again

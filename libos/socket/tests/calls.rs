@@ -33,6 +33,25 @@ fn drain(sockets: &mut Sockets<Device>, id: SocketId, into: &mut Vec<u8>) -> Res
 }
 
 #[test]
+fn who_receives_piece_by_piece_has_as_much_as_it_asks_for_and_the_rest_later() {
+    let mut pair = Pair::new(4, 0);
+    let (client, server) = connect(&mut pair);
+    assert_eq!(
+        pair.sockets[1].receive_with(server, 9, |_| panic!("there is nothing")),
+        Err(Error::WouldBlock)
+    );
+    assert_eq!(pair.sockets[0].send(client, b"abcdef"), Ok(6));
+    assert!(pair.run(|[_, right]| right.unread(server) == Ok(6)));
+    let mut whole = Vec::new();
+    for (most, left) in [(0, 6), (4, 2), (4, 0)] {
+        let count = pair.sockets[1].receive_with(server, most, |bytes| whole.extend_from_slice(bytes));
+        assert!(count.is_ok_and(|count| count <= most));
+        assert_eq!(pair.sockets[1].unread(server), Ok(left));
+    }
+    assert_eq!(whole, b"abcdef");
+}
+
+#[test]
 fn bytes_arrive_both_ways_whatever_is_lost() {
     for (seed, loss) in [(1, 0), (2, 1), (3, 10)] {
         let mut pair = Pair::new(seed, loss);

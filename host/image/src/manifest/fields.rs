@@ -150,7 +150,7 @@ fields! {
         rate: Count, Count::EXPECTED, "as much as can be";
         /// What a million units of the metric earn, in billionths of a dollar, where a scheduler of `grid`
         /// goes by profit: whoever earns most is served first.
-        earns: Count, Count::EXPECTED, "nothing";
+        earns: Count, Count::EXPECTED, "what its contract (`utility`) pays, as it is measured, if it has one";
         /// How many clients it may have at a time, on each core; more are turned away.
         connections: Count, Count::EXPECTED, "as many as there is room for";
         /// How much memory its clients' connections may hold, on each core: 1 KiB each, answers that they

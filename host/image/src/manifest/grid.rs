@@ -6,8 +6,8 @@ use super::resolve::not_by_hand;
 use super::values::Count;
 use crate::error::Result;
 use nom_grid::plan::{metric_named, scheduler_named};
-use nom_grid::{ActivityTerms, BadGrid, GridPlan, GridResource, ResourcePlan};
-use nom_service::Rules;
+use nom_grid::{ActivityTerms, BadGrid, Earnings, GridPlan, GridResource, ResourcePlan, SchedulerKind};
+use nom_service::{Activity, GOVERNING, INFRASTRUCTURE, Rules};
 use std::num::{NonZeroU32, NonZeroU64};
 use toml::Spanned;
 
@@ -24,7 +24,13 @@ pub(super) fn plan(layers: &Layers, rules: Option<&Rules>) -> Result<GridPlan> {
         }
         None => Vec::new(),
     };
-    let terms = activities.as_ref().map_or_else(|| Ok(Vec::new()), terms)?;
+    let mut terms = activities.as_ref().map_or_else(|| Ok(Vec::new()), terms)?;
+    if let (Some(given), true) =
+        (&activities, resources.iter().any(|at| at.scheduler == SchedulerKind::Profit))
+    {
+        let has_contract = layers.find(|raw| &raw.utility).is_some();
+        earn_by_contracts(&mut terms, given, rules.unwrap_or(&Rules::default()), has_contract);
+    }
     let has_rules = rules.is_some_and(|rules| !rules.is_empty());
     if let Some(given) = grid.as_ref().filter(|_| !has_rules) {
         return Err(given.error("`grid`: nobody is told apart, expected entries of `activity`, too"));
@@ -86,7 +92,7 @@ fn terms(given: &Given<'_, Vec<RawActivity>>) -> Result<Vec<ActivityTerms>> {
             weight: number(&raw.weight),
             deadline_us: number(&raw.deadline).map(Into::into),
             rate: number(&raw.rate).map(Into::into),
-            earns: number(&raw.earns).map(Into::into),
+            earns: number(&raw.earns).map(|earns| Earnings::Stated(earns.into())),
             connections: number(&raw.connections),
             memory: raw.memory.as_ref().and_then(|size| NonZeroU64::new(size.get_ref().0)),
         };
@@ -100,4 +106,30 @@ fn terms(given: &Given<'_, Vec<RawActivity>>) -> Result<Vec<ActivityTerms>> {
         all.push(own);
     }
     Ok(all)
+}
+
+/// Has everybody earn by the contract of his users, his own or the application's, who does not say what he
+/// earns.
+fn earn_by_contracts(
+    terms: &mut Vec<ActivityTerms>,
+    given: &Given<'_, Vec<RawActivity>>,
+    rules: &Rules,
+    has_contract: bool,
+) {
+    let named = |raw: &RawActivity| raw.name.as_ref().map(|name| name.get_ref().0.clone());
+    let of_own = given.value().iter().filter(|raw| raw.utility.is_some()).filter_map(named);
+    let asked_for = (0..).map(Activity).zip(rules.names()).filter(|(own, _)| {
+        // For those two nobody asks anything.
+        has_contract && ![INFRASTRUCTURE, GOVERNING].contains(own)
+    });
+    let of_all = asked_for.map(|(_, name)| name.to_owned());
+    for name in of_own.chain(of_all) {
+        match terms.iter_mut().find(|own| own.name == name) {
+            Some(own) => own.earns = own.earns.or(Some(Earnings::ByContract)),
+            None => {
+                let earns = Some(Earnings::ByContract);
+                terms.push(ActivityTerms { name, earns, ..ActivityTerms::default() });
+            }
+        }
+    }
 }

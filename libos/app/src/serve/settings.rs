@@ -14,7 +14,7 @@ use nom_net::config::{Config, FLOWS_MAX};
 use nom_net::tcp::connection::{KeepAlive, Settings};
 use nom_port::world::Entropy as _;
 use nom_rt::rest::Thresholds;
-use nom_service::{BadRules, Rules};
+use nom_service::{Activity, BadRules, Rules};
 
 /// QEMU's user-mode network passes questions on from here.
 const DEFAULT_NAMESERVER: &str = "10.0.2.3";
@@ -129,9 +129,17 @@ pub(super) fn rules() -> Result<Option<Rules>, BadRules> {
 }
 
 /// Who is served before whom: `grid`, as the manifest's table says; nobody if there is none.
-pub(super) fn grid(rules: Option<&Rules>) -> Result<GridPlan, BadGrid> {
+pub(super) fn grid(
+    rules: Option<&Rules>,
+    contract: Option<&nom_earn::Settings>,
+) -> Result<GridPlan, BadGrid> {
     let plan: GridPlan = crate::var("grid").unwrap_or_default().parse()?;
-    plan.check_names(rules.unwrap_or(&Rules::default()).names())?;
+    let nobody = Rules::default();
+    let rules = rules.unwrap_or(&nobody);
+    plan.check_names(rules.names())?;
+    let activities = (0..).map(Activity).zip(rules.names());
+    let is_paid = |activity| contract.is_some_and(|contract| contract.is_paid(activity));
+    plan.check_contracts(|name| activities.clone().any(|(own, named)| named == name && is_paid(own)))?;
     Ok(plan)
 }
 

@@ -132,3 +132,54 @@ fn another_response_brings_what_each_would_pay_for_its_part() {
     assert!((foretold(&contracts) / truth - 1.0).abs() < 1e-3, "{} of {truth}", foretold(&contracts));
     assert!((strangers / truth - 1.0).abs() > 0.1, "whom it is for matters");
 }
+
+fn worth(contracts: &Contracts, windows: &[Window]) -> Vec<f64> {
+    let served = Served { whole: stretches(&[together(0, windows)])[0], shares: stretches(windows) };
+    let mut told = vec![f64::NAN; windows.len()];
+    contracts.worth(&served, &Prices::default(), |Activity(number), dollars| told[number as usize] = dollars);
+    told
+}
+
+proptest! {
+    /// Where nothing is paid by the second, another request brings what one of those before did.
+    #[test]
+    fn another_request_is_worth_what_it_brings(
+        line in 0usize..4,
+        (requests, bytes, micros) in (100u64..50_000, 1u64..2_000, 20u64..3_000),
+        other in asked(),
+    ) {
+        let contracts = Contracts::new(utility(0), vec![(activity(4), utility(line))]);
+        let nobody = window(0, (0, 0, 0));
+        let windows = [nobody, nobody, nobody, window(0, other), window(0, (requests, bytes, micros))];
+        let told = worth(&contracts, &windows);
+        let response = window::response(&windows[4]).expect("a second");
+        let brings = utility(line).revenue(&response, &Prices::default()).get() / requests as f64;
+        prop_assert!((told[4] - brings).abs() <= 1e-9 + 1e-3 * brings.abs(), "{} of {brings}", told[4]);
+        prop_assert!(told[0].is_nan(), "nobody asked for anything");
+    }
+}
+
+#[test]
+fn what_waits_for_others_is_worth_what_it_would_be_if_it_did_not() {
+    let contracts = Contracts::new(utility(0), vec![(activity(1), utility(1))]);
+    let late = window(0, (1000, 100, 3_000));
+    let [at_once, waited] = [0, 2_800_000].map(|waited_ns| {
+        let told = worth(&contracts, &[window(0, (0, 0, 0)), Window { waited_ns, ..late }]);
+        told[1]
+    });
+    // A thousandth of a dollar for a request within three quarters of a millisecond, and nothing for another.
+    assert!(at_once < 1e-6 && waited > 0.9e-3, "{at_once} and {waited}");
+}
+
+#[test]
+fn what_is_paid_for_no_more_is_worth_nothing() {
+    let contract = "operation; table throughput second 0:0 1000:2".parse().expect("good");
+    let contracts = Contracts::new(utility(0), vec![(activity(1), contract)]);
+    let told = |requests| worth(&contracts, &[window(0, (0, 0, 0)), window(0, (requests, 10, 100))])[1];
+    assert!(
+        (told(500) - 0.002).abs() < 1e-6 && told(2_000).abs() < 1e-9,
+        "{} and {}",
+        told(500),
+        told(2_000)
+    );
+}

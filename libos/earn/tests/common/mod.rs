@@ -160,6 +160,7 @@ impl World {
                 jitter_ns: nanoseconds(response.latency.jitter().get()),
                 p99_ns: nanoseconds(response.latency.p99().get()),
             },
+            waited_ns: 0,
             service: Latency::default(),
             setting,
             is_overridden: false,

@@ -36,6 +36,11 @@ fn what_cannot_be_followed_is_refused_with_a_reason() {
         ("for gold weight=2", "no resource with a scheduler"),
         ("at input fair batching=0", "`batching=0`: expected a whole number from 1"),
         ("for gold memory=0", "`memory=0`: expected a whole number from 1"),
+        (
+            "at input profit; for gold earns=much",
+            "`earns=much`: expected a whole number from 1 on, or contract",
+        ),
+        ("at input fair; for gold earns=contract", "`earns` of `gold`: no scheduler goes by it"),
         ("give gold all", "`give`: expected at RESOURCE SCHEDULER"),
         (
             "at input fair; for gold shares=1",
@@ -52,6 +57,18 @@ fn an_activity_that_no_rule_names_is_refused() {
     let plan: GridPlan = "at input fair; for gold weight=2".parse().unwrap();
     assert_eq!(plan.check_names(["others", "gold"].into_iter()), Ok(()));
     assert_eq!(plan.check_names(["silver"].into_iter()), Err(BadGrid::NoActivity("gold".into())));
+}
+
+#[test]
+fn whoever_earns_by_a_contract_must_have_one() {
+    let plan: GridPlan = "at input profit; for gold earns=contract; for silver earns=7".parse().unwrap();
+    assert_eq!(plan.to_string().parse(), Ok(plan.clone()));
+    assert_eq!(plan.check_contracts(|name| name == "gold"), Ok(()));
+    let error = plan.check_contracts(|name| name == "silver").expect_err("gold has none");
+    assert_eq!(error, BadGrid::NoContract("gold".into()));
+    assert!(error.to_string().contains("expected a `utility`"), "{error}");
+    let earns = |name| plan.terms_of(name).parameters().earns;
+    assert_eq!((earns("gold"), earns("silver")), (alloc::vec![], alloc::vec![EarningStep::always(7)]));
 }
 
 #[test]

@@ -24,6 +24,14 @@ pub struct EarningStep {
     pub nanodollars_a_million: i64,
 }
 
+impl EarningStep {
+    /// Every unit earns the same.
+    #[must_use]
+    pub fn always(nanodollars_a_million: i64) -> EarningStep {
+        EarningStep { up_to: u64::MAX, nanodollars_a_million }
+    }
+}
+
 /// Longest that a client waits between two decisions for it.
 const PATIENCE_NS: u64 = 100_000_000;
 

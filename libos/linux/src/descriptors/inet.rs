@@ -3,6 +3,7 @@
 
 use super::bound::{AddressFamilies, BoundAddress, WantedAddress};
 use super::buffer::{UrgentPlace, copy_first};
+use super::destination::Destination;
 use super::local::{Local, Waiting};
 use super::message::{Outgoing, Received, Sender};
 use super::open::Stream;
@@ -162,6 +163,21 @@ impl<N: Observed + 'static> Inet<N> {
             peeked.drain(..count);
         }
         Ok(Received::bytes(count))
+    }
+
+    /// Receives from where the device has put it to where a program wants it; nothing unless it comes over
+    /// the network and nobody has looked at it before.
+    fn receive_at_once(&self, to: &Destination<'_>) -> Option<Result<usize, Errno>> {
+        let State::Stream(id, _) = self.state.get() else { return None };
+        self.peeked.borrow().is_empty().then(|| self.move_to(id, to))
+    }
+
+    /// Moves what has come to where a program wants it. Its memory is made there first, as that may end a
+    /// process, which closes sockets.
+    fn move_to(&self, id: SocketId, to: &Destination<'_>) -> Result<usize, Errno> {
+        let count = self.with(|sockets| sockets.unread(id))?.min(to.len());
+        let mut target = to.reached(count)?;
+        self.with(|sockets| sockets.receive_with(id, count, |bytes| target.put(bytes)))
     }
 
     fn accepted(&self, id: SocketId, peer: SocketAddr) -> Inet<N> {
@@ -442,6 +458,13 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         self.receive_stream(target, peeking)
     }
 
+    fn receive_to(&self, to: &Destination<'_>) -> Result<Received, Errno> {
+        match self.receive_at_once(to) {
+            Some(count) => count.map(Received::bytes),
+            None => to.by_buffer(|bytes| self.receive(bytes, Peeking::Take), |received| received.count),
+        }
+    }
+
     fn receive_urgent(&self, target: &mut [u8], peeking: Peeking) -> Result<usize, Errno> {
         let within = self.with_local(|local| local.receive_urgent(target, peeking));
         within.unwrap_or(Err(Errno::EINVAL))
@@ -529,6 +552,13 @@ impl<N: Observed + 'static> Stream for Inet<N> {
         self.receive(target, Peeking::Take).map(|received| received.count)
     }
 
+    fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
+        match self.receive_at_once(to) {
+            Some(count) => count,
+            None => to.by_buffer(|bytes| self.read(bytes), |count| *count),
+        }
+    }
+
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         self.send(&Outgoing::plain(bytes))
     }
@@ -582,7 +612,13 @@ impl<N: Observed + 'static> Stream for Inet<N> {
     }
 
     fn unread(&self) -> Option<usize> {
-        self.with_local(Stream::unread)?
+        match self.state.get() {
+            State::Stream(id, _) => {
+                let count = self.with(|sockets| sockets.unread(id)).ok()?;
+                Some(self.peeked.borrow().len() + count)
+            }
+            _ => self.with_local(Stream::unread)?,
+        }
     }
 
     fn socket(&self) -> Option<&dyn Socket> {

@@ -9,6 +9,7 @@ mod buffer;
 pub(crate) mod calls;
 mod counter;
 mod datagrams;
+mod destination;
 mod device;
 mod epoll;
 pub(crate) mod fifo;

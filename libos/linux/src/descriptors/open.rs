@@ -1,6 +1,7 @@
 //! Open file descriptions (open(2)): what descriptors lead to, with flags and a position that they share.
 
 use super::buffer::Buffer;
+use super::destination::Destination;
 use super::epoll::Epoll;
 use super::node::OpenNode;
 use super::ready::Events;
@@ -24,6 +25,14 @@ pub(crate) trait Stream {
     /// `EINVAL` for what is not read; `EAGAIN`.
     fn read(&self, _target: &mut [u8]) -> Result<usize, Errno> {
         Err(Errno::EINVAL)
+    }
+
+    /// The same, to where a program wants it.
+    ///
+    /// # Errors
+    /// As [`Stream::read`]; `EFAULT`.
+    fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
+        to.by_buffer(|bytes| self.read(bytes), |count| *count)
     }
 
     /// Writes, as many bytes as there is room for.

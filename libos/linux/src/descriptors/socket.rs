@@ -1,5 +1,6 @@
 //! What all sockets have in common: addresses, and the calls that they take.
 
+use super::destination::Destination;
 use super::message::{Outgoing, Received, Sender};
 use super::netlink;
 use super::open::Stream;
@@ -201,6 +202,13 @@ pub(crate) trait Socket {
     /// # Errors
     /// As recv(2).
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno>;
+    /// Receives to where a program wants it.
+    ///
+    /// # Errors
+    /// As [`Socket::receive`]; `EFAULT`.
+    fn receive_to(&self, to: &Destination<'_>) -> Result<Received, Errno> {
+        to.by_buffer(|bytes| self.receive(bytes, Peeking::Take), |received| received.count)
+    }
     /// Receives the urgent byte (`MSG_OOB`).
     ///
     /// # Errors

@@ -15,11 +15,11 @@ mod region;
 mod runs;
 mod shared;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use change::{PLACE, WINDOW, Where};
 pub use ranges::{Part, RangeMap};
-pub use reached::Reached;
+pub use reached::{Reached, ReachedPieces};
 pub use region::{Backing, Contents, FilePart, MappedRegion, Purpose, Rights, SharedPart, Sharing};
 pub use shared::{FrameKeeper, SharedPages};
 
@@ -137,6 +137,15 @@ impl Touch {
             code if code & 1 << 4 != 0 => Touch::Execute,
             code if code & 1 << 1 != 0 => Touch::Write,
             _ => Touch::Read,
+        }
+    }
+
+    /// Whether pages that are there with a protection can be touched so.
+    fn is_allowed_by(self, protection: Protection) -> bool {
+        match self {
+            Touch::Read => protection != Protection::None,
+            Touch::Write => protection.writable(),
+            Touch::Execute => protection.executable(),
         }
     }
 }
@@ -331,11 +340,20 @@ impl ProcessMemory {
     ///
     /// # Errors
     /// `EFAULT`.
+    #[inline]
     pub fn reach(&self, address: u64, bytes: u64, touch: Touch) -> Result<(), Errno> {
         if bytes == 0 {
             return Ok(());
         }
         let end = address.checked_add(bytes).ok_or(Errno::EFAULT)?;
+        // Nearly always.
+        if self.state.borrow().runs.holds_lately(address..end, touch) {
+            return Ok(());
+        }
+        self.reach_by_pages(address, end, touch)
+    }
+
+    fn reach_by_pages(&self, address: u64, end: u64, touch: Touch) -> Result<(), Errno> {
         let mut next = address - address % PAGE;
         while next < end {
             // What is there with the right protection need not be looked at page by page.
@@ -356,12 +374,7 @@ impl State {
     /// The end of what is there around an address, if it can be touched so.
     fn there(&self, address: u64, touch: Touch) -> Option<u64> {
         let (end, protection) = self.runs.around(address)?;
-        let is_enough = match touch {
-            Touch::Read => protection != Protection::None,
-            Touch::Write => protection.writable(),
-            Touch::Execute => protection.executable(),
-        };
-        is_enough.then_some(end)
+        touch.is_allowed_by(protection).then_some(end)
     }
 
     /// Makes pages of a region there: `page`, and those around it within `window` that are not there yet.

@@ -21,7 +21,49 @@ impl fmt::Debug for Reached<'_> {
     }
 }
 
+/// The same of several places, which are written one behind the other.
+pub struct ReachedPieces<'m> {
+    pages: &'m dyn PageSource,
+    /// Address and length of each, of which the first has been begun with.
+    pieces: &'m [(u64, u64)],
+    /// Bytes of the first that are written.
+    done: u64,
+    /// Bytes that may be written yet.
+    left: u64,
+    _unchanged: Ref<'m, State>,
+}
+
+impl fmt::Debug for ReachedPieces<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "ReachedPieces({} bytes)", self.left)
+    }
+}
+
 impl ProcessMemory {
+    /// Makes the first `bytes` of several places, each an address and a length, there to be written.
+    ///
+    /// # Errors
+    /// `EFAULT` unless the process could write all of that itself.
+    pub fn reached_pieces<'m>(
+        &'m self,
+        pieces: &'m [(u64, u64)],
+        bytes: u64,
+    ) -> Result<ReachedPieces<'m>, Errno> {
+        let mut left = bytes;
+        for (address, len) in pieces {
+            let part = left.min(*len);
+            self.reach(*address, part, Touch::Write)?;
+            left -= part;
+        }
+        Ok(ReachedPieces {
+            pages: &*self.pages,
+            pieces,
+            done: 0,
+            left: bytes - left,
+            _unchanged: self.state.borrow(),
+        })
+    }
+
     /// Makes `bytes` at `address` there, to be read or to be written.
     ///
     /// # Errors
@@ -57,5 +99,28 @@ impl Reached<'_> {
         assert!(bytes as u64 <= self.end - address, "no more than was asked for");
         self.next += bytes as u64;
         address
+    }
+}
+
+impl ReachedPieces<'_> {
+    /// Copies to the process's next bytes.
+    ///
+    /// # Panics
+    /// If they are more than were asked for.
+    pub fn put(&mut self, mut bytes: &[u8]) {
+        assert!(bytes.len() as u64 <= self.left, "no more than was asked for");
+        self.left -= bytes.len() as u64;
+        while !bytes.is_empty() {
+            let (address, len) = self.pieces[0];
+            let count = (len - self.done).min(bytes.len() as u64);
+            if count > 0 {
+                self.pages.write(address + self.done, &bytes[..count as usize]);
+            }
+            bytes = &bytes[count as usize..];
+            self.done += count;
+            if self.done == len {
+                (self.pieces, self.done) = (&self.pieces[1..], 0);
+            }
+        }
     }
 }

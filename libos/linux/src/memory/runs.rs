@@ -1,9 +1,9 @@
 //! The pages that are there, and what was asked of them last: calls of a program touch the same few places,
 //! its stack and a heap, over and over.
 
-use super::{RangeMap, Run};
+use super::{RangeMap, Run, Touch};
 use core::cell::Cell;
-use core::ops::{Deref, DerefMut};
+use core::ops::{Deref, DerefMut, Range};
 use nom_sys::Protection;
 
 /// How many places are remembered.
@@ -42,6 +42,15 @@ impl Runs {
             return Some((place.end, place.protection));
         }
         self.look_up(address)
+    }
+
+    /// Whether all of these addresses are in one of the places that were asked of last, and can be touched
+    /// so.
+    #[inline]
+    pub fn holds_lately(&self, addresses: Range<u64>, touch: Touch) -> bool {
+        let is_around = |place: &Place| place.start <= addresses.start && addresses.end <= place.end;
+        let place = self.recent.iter().map(Cell::get).find(is_around);
+        place.is_some_and(|place| touch.is_allowed_by(place.protection))
     }
 
     fn look_up(&self, address: u64) -> Option<(u64, Protection)> {

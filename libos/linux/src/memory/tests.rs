@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::vec;
 
-const START: u64 = 0x40_0000;
+pub(crate) const START: u64 = 0x40_0000;
 const PAGES: u64 = 24;
 
 /// A frame: in how many places it is, and what it holds.
@@ -29,7 +29,7 @@ impl FakeFrames {
 
 /// Pages that keep what they are told, and see that nothing is done to what is not there.
 #[derive(Default)]
-struct FakePages {
+pub(crate) struct FakePages {
     frames: FakeFrames,
     /// Frame of each, and what it may be used for.
     pages: RefCell<BTreeMap<u64, (u64, Protection)>>,
@@ -237,7 +237,7 @@ fn byte_of(offset: u64) -> u8 {
     1 + (offset / PAGE) as u8
 }
 
-fn memory(at_once: u64, most: usize) -> (Rc<FakePages>, ProcessMemory) {
+pub(crate) fn memory(at_once: u64, most: usize) -> (Rc<FakePages>, ProcessMemory) {
     let pages = Rc::new(FakePages { at_once, most, ..FakePages::default() });
     (pages.clone(), ProcessMemory::new(pages, START..START + PAGES * PAGE))
 }
@@ -424,6 +424,37 @@ fn who_begins_later_has_the_same_pages_of_what_lies_still() {
     assert_eq!(pages.frames.frames.borrow().len(), 7, "what lies still stays");
     pages.frames.drop_unused();
     assert!(pages.frames.frames.borrow().is_empty());
+}
+
+#[test]
+fn a_child_finds_text_that_is_kept_when_it_touches_it() {
+    let (pages, parent) = memory(64, 100);
+    let text = of_file(FakeFile(8 * PAGE, true), 0, 8 * PAGE, Rights::READ_EXECUTE);
+    parent.map(Where::At(START), 8 * PAGE, text).unwrap();
+    parent.map(Where::At(START + 16 * PAGE), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    parent.write(START + 16 * PAGE, b"own").unwrap();
+    let first_byte = |memory: &ProcessMemory| {
+        let mut bytes = [0];
+        memory.read(START, &mut bytes).map(|()| bytes[0])
+    };
+    let text_byte = first_byte(&parent);
+    let frames = pages.frames.frames.borrow().len();
+    let child = parent.duplicate().unwrap();
+    assert_eq!(child.bytes().1, PAGE, "what its parent could have changed, and no text");
+    assert_eq!(first_byte(&child), text_byte);
+    assert_eq!(pages.frames.frames.borrow().len(), frames, "it is the same text");
+}
+
+#[test]
+fn a_place_that_was_read_lately_is_not_written_for_that() {
+    let (_, memory) = memory(4, 100);
+    memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ)).unwrap();
+    let mut bytes = [0; 4];
+    for _ in 0..2 {
+        assert_eq!(memory.read(START, &mut bytes), Ok(()));
+        assert_eq!(memory.write(START, &bytes), Err(Errno::EFAULT));
+        assert_eq!(memory.read(START + PAGE - 2, &mut bytes), Err(Errno::EFAULT));
+    }
 }
 
 /// Each page reads as the model says.
@@ -650,6 +681,32 @@ fn no_bytes_are_read_and_written_at_any_address() {
         assert_eq!(memory.read(address, &mut []), Ok(()));
         assert_eq!(memory.write(address, &[]), Ok(()));
     }
+}
+
+#[test]
+fn what_is_received_goes_into_pieces_in_order_and_nowhere_if_one_is_bad() {
+    let (_, memory) = memory(4, 100);
+    memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    let pieces = [(START, 3), (0, 0), (START + PAGE - 2, 2), (START + PAGE, 9)];
+    let mut reached = memory.reached_pieces(&pieces, 5).unwrap();
+    reached.put(b"ab");
+    reached.put(b"cde");
+    drop(reached);
+    let mut bytes = [0; 3];
+    memory.read(START, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"abc");
+    memory.read(START + PAGE - 2, &mut bytes[..2]).unwrap();
+    assert_eq!(&bytes[..2], b"de");
+    assert_eq!(memory.reached_pieces(&pieces, 6).err(), Some(Errno::EFAULT));
+    assert_eq!(memory.reached_pieces(&[(u64::MAX, 2)], 2).err(), Some(Errno::EFAULT));
+}
+
+#[test]
+#[should_panic(expected = "no more than was asked for")]
+fn more_than_is_there_is_put_nowhere() {
+    let (_, memory) = memory(4, 100);
+    memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    memory.reached_pieces(&[(START, 9)], 2).unwrap().put(b"abc");
 }
 
 /// A file of which one page cannot be read.

@@ -255,6 +255,15 @@ fn a_grid_is_told_and_changed_for_all_or_refused_with_a_reason() {
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(why), "{answer}");
         assert!(desks.iter_mut().all(|desk| desk.order().is_none()));
     }
+    let by_contract = "at input profit; for gold earns=contract";
+    let answer = request(&mut desks[1], "PUT", "/grid", by_contract);
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("expected a `utility`"), "{answer}");
+    desks[0].set_paid(rules.names().map(|name| name == "gold").collect());
+    let answer = request(&mut desks[0], "PUT", "/grid", "at input profit; for others earns=contract");
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("`others` earns by"), "{answer}");
+    let answer = request(&mut desks[0], "PUT", "/grid", by_contract);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("for gold earns=contract"), "{answer}");
+    assert!(desks.iter_mut().all(|desk| desk.order().is_some_and(|order| order.grid.is_some())));
     let answer = request(&mut desks[1], "PUT", "/grid", "for gold weight=7\n");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("at input fair metric=time"));
     let expected = Some(Arc::new(plan.changed("for gold weight=7").unwrap()));

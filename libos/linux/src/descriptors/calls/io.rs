@@ -1,7 +1,9 @@
 //! Reading and writing.
 
 use super::{get, with_vfs};
+use crate::buffers::CallBuffer;
 use crate::call::Call;
+use crate::descriptors::destination::Destination;
 use crate::descriptors::node::OpenNode;
 use crate::descriptors::open::{Description, Stream};
 use crate::descriptors::ready::until_ready;
@@ -9,9 +11,10 @@ use crate::memory::Touch;
 use crate::signals::Signal;
 use crate::table::SystemCall;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
 use nom_fs::{Durable, Errno, Seek};
+use smallvec::SmallVec;
+use zerocopy::IntoBytes;
 
 /// Bytes that are copied at once.
 const PIECE: usize = 64 << 10;
@@ -19,6 +22,11 @@ const PIECE: usize = 64 << 10;
 const CALL_BYTES: u64 = 0x7fff_f000;
 /// Most pieces of one call.
 const PIECES: u64 = 1024;
+/// So many pieces take no memory of the heap: an answer of memcached's or nginx's has fewer.
+const FEW: usize = 8;
+
+/// Address and length of each of a call's pieces.
+pub(super) type Pieces = SmallVec<[(u64, u64); FEW]>;
 
 const VECTOR: &[&str] = &["descriptor", "pieces", "count"];
 const VECTOR_AT: &[&str] = &["descriptor", "pieces", "count", "offset"];
@@ -94,10 +102,7 @@ fn read_into(
         if at.is_some() {
             return Err(Errno::ESPIPE);
         }
-        let mut piece = call.buffer(len.min(PIECE as u64) as usize);
-        let count = wait(call, description, stream, Way::Read, || stream.read(&mut piece))?;
-        call.memory().write(to, &piece[..count])?;
-        return Ok(count as u64);
+        return read_stream(call, description, stream, &[(to, len)]);
     };
     let start = at.unwrap_or(description.position.get());
     let mut done = 0;
@@ -117,6 +122,17 @@ fn read_into(
         description.position.set(start + done);
     }
     Ok(done)
+}
+
+/// Reads what a stream has into pieces of the caller's memory: what comes in one piece is read in one.
+fn read_stream(
+    call: &Call<'_>,
+    description: &Description,
+    stream: &Rc<dyn Stream>,
+    pieces: &[(u64, u64)],
+) -> Result<u64, Errno> {
+    let to = Destination::new(call, pieces, PIECE as u64);
+    wait(call, description, stream, Way::Read, || stream.read_to(&to)).map(|count| count as u64)
 }
 
 /// Reads a part of a file that is no longer than a buffer.
@@ -232,13 +248,18 @@ fn write_at(call: &Call<'_>, offset: u64) -> Result<u64, Errno> {
 }
 
 /// Addresses and lengths of a call's pieces.
-pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Vec<(u64, u64)>, Errno> {
+pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Pieces, Errno> {
     if count > PIECES {
         return Err(Errno::EINVAL);
     }
-    let piece = |index| call.memory().read_value::<[u64; 2]>(address + 16 * index);
-    let pieces = (0..count).map(|index| piece(index).map(|[start, len]| (start, len)));
-    let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
+    let mut pieces = Pieces::new();
+    while pieces.len() < count as usize {
+        let mut words = [[0_u64; 2]; FEW];
+        let words = &mut words[..FEW.min(count as usize - pieces.len())];
+        let at = address.checked_add(16 * pieces.len() as u64).ok_or(Errno::EFAULT)?;
+        call.memory().read(at, words.as_mut_bytes())?;
+        pieces.extend(words.iter().map(|[start, len]| (*start, *len)));
+    }
     let is_long = pieces
         .iter()
         .try_fold(0_u64, |sum, (_, len)| sum.checked_add(*len))
@@ -247,12 +268,14 @@ pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Vec<(u
 }
 
 /// The bytes of all pieces, one behind the other.
-pub(super) fn gathered(call: &Call<'_>, pieces: &[(u64, u64)]) -> Result<Vec<u8>, Errno> {
-    let mut bytes = Vec::new();
+pub(super) fn gathered(call: &Call<'_>, pieces: &[(u64, u64)]) -> Result<CallBuffer, Errno> {
+    let total: u64 = pieces.iter().map(|(_, len)| len).sum();
+    let mut bytes = call.buffer(total.min(CALL_BYTES) as usize);
+    let mut rest = &mut bytes[..];
     for (start, len) in pieces {
-        let at = bytes.len();
-        bytes.resize(at + (*len).min(CALL_BYTES - at as u64) as usize, 0);
-        call.memory().read(*start, &mut bytes[at..])?;
+        let (piece, behind) = rest.split_at_mut((*len).min(rest.len() as u64) as usize);
+        call.memory().read(*start, piece)?;
+        rest = behind;
     }
     Ok(bytes)
 }
@@ -271,13 +294,8 @@ fn read_pieces(call: &Call<'_>) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     let pieces = pieces(call, call.arguments[1], call.arguments[2])?;
     if let Some(stream) = description.stream() {
-        // What comes in one piece is read in one.
         description.check_read()?;
-        let len: u64 = pieces.iter().map(|(_, len)| len).sum();
-        let mut bytes = call.buffer(len.min(PIECE as u64) as usize);
-        let count = wait(call, &description, stream, Way::Read, || stream.read(&mut bytes))?;
-        scatter(call, &pieces, &bytes[..count])?;
-        return Ok(count as u64);
+        return read_stream(call, &description, stream, &pieces);
     }
     each(&pieces, |start, len| read_into(call, &description, None, start, len))
 }

@@ -2,9 +2,10 @@
 
 use super::control::{self, Control};
 use super::get;
-use super::io::{gathered, pieces, scatter, wait_within};
+use super::io::{gathered, pieces, wait_within};
 use super::sockets::{address, found, sender, tell};
 use crate::call::Call;
+use crate::descriptors::destination::Destination;
 use crate::descriptors::message::{Outgoing, Received};
 use crate::descriptors::open::Description;
 use crate::descriptors::socket::{Address, Peeking, Socket};
@@ -122,8 +123,25 @@ fn peeking(flags: u32) -> Peeking {
     if flags & abi::MSG_PEEK != 0 { Peeking::Stay } else { Peeking::Take }
 }
 
-/// Receives into a buffer, as flags say.
+/// Receives to where a program wants it, as flags say.
 fn receive(
+    call: &Call<'_>,
+    description: &Description,
+    flags: u32,
+    to: &Destination<'_>,
+) -> Result<Received, Errno> {
+    const BY_BUFFER: u32 = abi::MSG_PEEK | abi::MSG_OOB | abi::MSG_WAITALL | abi::MSG_ERRQUEUE;
+    if flags & BY_BUFFER != 0 {
+        let read = |bytes: &mut [u8]| receive_into(call, description, flags, bytes);
+        return to.by_buffer(read, |received| received.count);
+    }
+    let socket = description.socket()?;
+    let limits = (flags, socket.options().receive_within_ns.get());
+    attempt(call, description, limits, || socket.receive_to(to))
+}
+
+/// Receives into a buffer, as flags say.
+fn receive_into(
     call: &Call<'_>,
     description: &Description,
     flags: u32,
@@ -163,9 +181,9 @@ fn receive_from(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, buffer, len, flags, at, len_at] = call.arguments;
     let description = get(call, call.int(0))?;
     let socket = description.socket()?;
-    let mut bytes = call.buffer(len.min(MESSAGE_BYTES) as usize);
-    let received = receive(call, &description, flags as u32, &mut bytes)?;
-    call.memory().write(buffer, &bytes[..received.count])?;
+    let pieces = [(buffer, len)];
+    let to = Destination::new(call, &pieces, MESSAGE_BYTES);
+    let received = receive(call, &description, flags as u32, &to)?;
     match &received.from {
         Some(from) => drop(tell(call, socket, from, at, len_at)?),
         None if at != 0 && len_at != 0 => call.memory().write_value(len_at, &0_u32)?,
@@ -205,10 +223,7 @@ fn receive_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
     let socket = description.socket()?;
     let [name, name_len, pieces_at, count, control, control_len, ..] = header(call, at)?;
     let pieces = pieces(call, pieces_at, count)?;
-    let len: u64 = pieces.iter().map(|(_, len)| len).sum();
-    let mut bytes = call.buffer(len.min(MESSAGE_BYTES) as usize);
-    let received = receive(call, &description, flags, &mut bytes)?;
-    scatter(call, &pieces, &bytes[..received.count])?;
+    let received = receive(call, &description, flags, &Destination::new(call, &pieces, MESSAGE_BYTES))?;
     if name != 0 {
         let address = received.from.as_ref().map(|from: &Address| from.to_bytes(socket.names().0));
         let address = address.unwrap_or_default();

@@ -1,0 +1,62 @@
+//! Where a program wants what it reads: places in its memory, one behind the other.
+//!
+//! Whoever has the bytes says first how many there are, has so much memory made there, and copies each byte
+//! from where it lies. So a program may offer far more than it has touched, and nothing is consumed that
+//! cannot be put anywhere. Others read into a buffer, which is copied.
+
+use crate::buffers::{CallBuffer, CallBuffers};
+use crate::call::Call;
+use crate::memory::{ProcessMemory, ReachedPieces};
+use alloc::rc::Rc;
+use core::cell::RefCell;
+use nom_fs::Errno;
+
+/// Places of a program's memory for what one call reads.
+pub(crate) struct Destination<'c> {
+    memory: &'c ProcessMemory,
+    buffers: &'c Rc<CallBuffers>,
+    /// Address and length of each.
+    pieces: &'c [(u64, u64)],
+    len: usize,
+    /// What is read by way of one has it from the first attempt on: whoever waits attempts several times.
+    buffer: RefCell<Option<CallBuffer>>,
+}
+
+impl<'c> Destination<'c> {
+    /// These places, of which at most `most` bytes are filled by the call.
+    pub fn new(call: &'c Call<'_>, pieces: &'c [(u64, u64)], most: u64) -> Destination<'c> {
+        let (memory, buffers) = (call.memory(), &call.family().buffers);
+        let len = pieces.iter().fold(0_u64, |sum, (_, len)| sum.saturating_add(*len)).min(most) as usize;
+        Destination { memory, buffers, pieces, len, buffer: RefCell::new(None) }
+    }
+
+    /// Bytes that there is room for.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Has the first `count` bytes be there, to be written.
+    ///
+    /// # Errors
+    /// `EFAULT` unless the program could write all of them itself.
+    pub fn reached(&self, count: usize) -> Result<ReachedPieces<'_>, Errno> {
+        self.memory.reached_pieces(self.pieces, count as u64)
+    }
+
+    /// What `read` says, which puts bytes into a buffer; `count` tells how many of them are the program's.
+    ///
+    /// # Errors
+    /// What `read` says; `EFAULT`.
+    pub fn by_buffer<T>(
+        &self,
+        read: impl FnOnce(&mut [u8]) -> Result<T, Errno>,
+        count: impl FnOnce(&T) -> usize,
+    ) -> Result<T, Errno> {
+        let mut taken = self.buffer.borrow_mut();
+        let buffer = taken.get_or_insert_with(|| self.buffers.take(self.len));
+        let result = read(buffer)?;
+        let bytes = &buffer[..count(&result)];
+        self.reached(bytes.len())?.put(bytes);
+        Ok(result)
+    }
+}
