@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut, Range};
 use nom_sys::Protection;
 
 /// How many places are remembered.
-const REMEMBERED: usize = 4;
+const REMEMBERED: usize = 8;
 
 /// Pages from one address to another that are there.
 #[derive(Clone, Copy)]
