@@ -195,7 +195,8 @@ impl Terminal {
             let signal = self.discipline.borrow_mut().type_byte(*byte);
             let echo = self.discipline.borrow_mut().take_echo();
             let mut output = self.output.borrow_mut();
-            // Who types and reads nothing does not take all memory: what finds no room is not shown, as on Linux.
+            // Who types and reads nothing does not take all memory: what finds no room is not shown, as on
+            // Linux.
             if output.len() < OUTPUT_MAX {
                 output.extend(echo);
             }
