@@ -237,6 +237,7 @@ impl Process {
     }
 
     /// Its memory.
+    #[inline]
     pub fn memory(&self) -> Rc<OwnMemory> {
         self.memory.borrow().clone()
     }

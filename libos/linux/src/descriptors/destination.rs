@@ -4,10 +4,11 @@
 //! from where it lies. So a program may offer far more than it has touched, and nothing is consumed that
 //! cannot be put anywhere. Others read into a buffer, which is copied.
 
-use crate::buffers::CallBuffers;
+use crate::buffers::{CallBuffer, CallBuffers};
 use crate::call::Call;
 use crate::memory::{ProcessMemory, ReachedPieces};
 use alloc::rc::Rc;
+use core::cell::RefCell;
 use nom_fs::Errno;
 
 /// Places of a program's memory for what one call reads.
@@ -17,22 +18,16 @@ pub(crate) struct Destination<'c> {
     /// Address and length of each.
     pieces: &'c [(u64, u64)],
     len: usize,
+    /// What is read by way of one has it from the first attempt on: whoever waits attempts several times.
+    buffer: RefCell<Option<CallBuffer>>,
 }
 
 impl<'c> Destination<'c> {
     /// These places, of which at most `most` bytes are filled by the call.
     pub fn new(call: &'c Call<'_>, pieces: &'c [(u64, u64)], most: u64) -> Destination<'c> {
-        Destination::within(call.memory(), &call.family().buffers, pieces, most)
-    }
-
-    fn within(
-        memory: &'c ProcessMemory,
-        buffers: &'c Rc<CallBuffers>,
-        pieces: &'c [(u64, u64)],
-        most: u64,
-    ) -> Destination<'c> {
+        let (memory, buffers) = (call.memory(), &call.family().buffers);
         let len = pieces.iter().fold(0_u64, |sum, (_, len)| sum.saturating_add(*len)).min(most) as usize;
-        Destination { memory, buffers, pieces, len }
+        Destination { memory, buffers, pieces, len, buffer: RefCell::new(None) }
     }
 
     /// Bytes that there is room for.
@@ -57,8 +52,9 @@ impl<'c> Destination<'c> {
         read: impl FnOnce(&mut [u8]) -> Result<T, Errno>,
         count: impl FnOnce(&T) -> usize,
     ) -> Result<T, Errno> {
-        let mut buffer = self.buffers.take(self.len);
-        let result = read(&mut buffer)?;
+        let mut taken = self.buffer.borrow_mut();
+        let buffer = taken.get_or_insert_with(|| self.buffers.take(self.len));
+        let result = read(buffer)?;
         let bytes = &buffer[..count(&result)];
         self.reached(bytes.len())?.put(bytes);
         Ok(result)

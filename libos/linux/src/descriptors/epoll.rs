@@ -14,6 +14,8 @@ use core::task::Waker;
 use crossbeam_queue::SegQueue;
 use linux_raw_sys::general::{EPOLLET, EPOLLEXCLUSIVE, EPOLLONESHOT, EPOLLWAKEUP};
 use nom_fs::{Errno, NodeType};
+use smallvec::SmallVec;
+use zerocopy::{Immutable, IntoBytes};
 
 /// Bits of an interest that are no conditions.
 const FLAGS: u32 = EPOLLET | EPOLLEXCLUSIVE | EPOLLONESHOT | EPOLLWAKEUP;
@@ -27,14 +29,18 @@ pub(crate) struct Watched {
     pub data: u64,
 }
 
-/// A descriptor is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A descriptor is ready: `struct epoll_event`, which has no gap on x86-64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes)]
+#[repr(C, packed)]
 pub(crate) struct Occurrence {
     /// For what.
     pub events: u32,
     /// What was said when it was taken in.
     pub data: u64,
 }
+
+/// What one call tells. Few take no memory of the heap.
+pub(crate) type Occurrences = SmallVec<[Occurrence; 16]>;
 
 /// Members that became ready, by their keys, and who waits for one. Wakers must be such that any core could
 /// wake them, though none but their own does.
@@ -219,13 +225,12 @@ impl Epoll {
         state.members.remove(&key).map(drop).ok_or(Errno::ENOENT)
     }
 
-    /// Members that are ready, at most `most`.
+    /// Puts members that are ready, at most `most`, into `found`, where nothing is yet.
     ///
     /// # Errors
     /// `EAGAIN` if none is.
-    pub fn take(&self, most: usize) -> Result<Vec<Occurrence>, Errno> {
-        let mut found = Vec::new();
-        let mut again = Vec::new();
+    pub fn take(&self, most: usize, found: &mut Occurrences) -> Result<(), Errno> {
+        let mut again = SmallVec::<[u64; 16]>::new();
         for _ in 0..self.listed.keys.len() {
             if found.len() == most {
                 break;
@@ -237,11 +242,11 @@ impl Epoll {
         }
         // Those that are told as long as they are ready come after those that were not looked at.
         again.into_iter().for_each(|key| self.listed.keys.push(key));
-        if found.is_empty() { Err(Errno::EAGAIN) } else { Ok(found) }
+        if found.is_empty() { Err(Errno::EAGAIN) } else { Ok(()) }
     }
 
     /// Looks at a member that was listed.
-    fn look(&self, key: u64, again: &mut Vec<u64>) -> Option<Occurrence> {
+    fn look(&self, key: u64, again: &mut SmallVec<[u64; 16]>) -> Option<Occurrence> {
         let mut state = self.state.borrow_mut();
         let member = state.members.get_mut(&key)?;
         let Some(description) = member.description.upgrade() else {
@@ -321,6 +326,17 @@ mod tests {
         Description::new(crate::descriptors::open::Object::Stream(Rc::new(stream)), O_RDONLY)
     }
 
+    fn taken(epoll: &Epoll) -> Result<Vec<Occurrence>, Errno> {
+        let mut found = Occurrences::new();
+        epoll.take(9, &mut found).map(|()| found.to_vec())
+    }
+
+    #[test]
+    fn an_occurrence_is_what_linux_calls_an_event() {
+        let occurrence = Occurrence { events: 0x0403_0201, data: 0x0c0b_0a09_0807_0605 };
+        assert_eq!(occurrence.as_bytes(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    }
+
     #[test]
     fn a_set_forgets_those_that_were_closed() {
         let epoll = Epoll::default();
@@ -335,7 +351,7 @@ mod tests {
         assert!(state.members.len() <= CROWD_MIN && state.keys.len() <= CROWD_MIN, "{epoll:?}");
         drop(state);
         writer.buffer().write(b"x").expect("written");
-        assert_eq!(epoll.take(9), Ok(Vec::from([Occurrence { events: EPOLLIN, data: 7 }])));
+        assert_eq!(taken(&epoll), Ok(Vec::from([Occurrence { events: EPOLLIN, data: 7 }])));
     }
 
     #[test]
@@ -346,13 +362,13 @@ mod tests {
         epoll.add(3, &kept, Watched { events: EPOLLIN | EPOLLET, data: 7 }).expect("taken in");
         writer.buffer().write(b"xy").expect("written");
         let told = Ok(Vec::from([Occurrence { events: EPOLLIN, data: 7 }]));
-        assert_eq!(epoll.take(9), told);
+        assert_eq!(taken(&epoll), told);
         assert_eq!(kept.stream().map(|stream| stream.read(&mut [0])), Some(Ok(1)));
-        assert_eq!(epoll.take(9), Err(Errno::EAGAIN), "nothing came");
+        assert_eq!(taken(&epoll), Err(Errno::EAGAIN), "nothing came");
         writer.buffer().write(b"z").expect("written");
-        assert_eq!(epoll.take(9), told);
+        assert_eq!(taken(&epoll), told);
         epoll.change(3, &kept, INTEREST).expect("it is in");
-        assert_eq!([epoll.take(9), epoll.take(9)], [told.clone(), told]);
+        assert_eq!([taken(&epoll), taken(&epoll)], [told.clone(), told]);
     }
 
     #[test]

@@ -426,6 +426,37 @@ fn who_begins_later_has_the_same_pages_of_what_lies_still() {
     assert!(pages.frames.frames.borrow().is_empty());
 }
 
+#[test]
+fn a_child_finds_text_that_is_kept_when_it_touches_it() {
+    let (pages, parent) = memory(64, 100);
+    let text = of_file(FakeFile(8 * PAGE, true), 0, 8 * PAGE, Rights::READ_EXECUTE);
+    parent.map(Where::At(START), 8 * PAGE, text).unwrap();
+    parent.map(Where::At(START + 16 * PAGE), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    parent.write(START + 16 * PAGE, b"own").unwrap();
+    let first_byte = |memory: &ProcessMemory| {
+        let mut bytes = [0];
+        memory.read(START, &mut bytes).map(|()| bytes[0])
+    };
+    let text_byte = first_byte(&parent);
+    let frames = pages.frames.frames.borrow().len();
+    let child = parent.duplicate().unwrap();
+    assert_eq!(child.bytes().1, PAGE, "what its parent could have changed, and no text");
+    assert_eq!(first_byte(&child), text_byte);
+    assert_eq!(pages.frames.frames.borrow().len(), frames, "it is the same text");
+}
+
+#[test]
+fn a_place_that_was_read_lately_is_not_written_for_that() {
+    let (_, memory) = memory(4, 100);
+    memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ)).unwrap();
+    let mut bytes = [0; 4];
+    for _ in 0..2 {
+        assert_eq!(memory.read(START, &mut bytes), Ok(()));
+        assert_eq!(memory.write(START, &bytes), Err(Errno::EFAULT));
+        assert_eq!(memory.read(START + PAGE - 2, &mut bytes), Err(Errno::EFAULT));
+    }
+}
+
 /// Each page reads as the model says.
 fn check(memory: &ProcessMemory, model: &Model, step: &Step) {
     for page in 0..PAGES {

@@ -135,6 +135,8 @@ impl Shared {
         }
     }
 
+    /// Not part of whoever asks: he would save registers for it each time.
+    #[inline(never)]
     fn look_around(&self, running: &Entry) {
         self.look_into_inbox();
         let now_ns = self.clock.now_ns();

@@ -4,7 +4,7 @@ use super::get;
 use super::make::add;
 use crate::call::Call;
 use crate::calls::time::deadline_after;
-use crate::descriptors::epoll::{Epoll, Watched};
+use crate::descriptors::epoll::{Epoll, Occurrences, Watched};
 use crate::descriptors::open::Description;
 use crate::descriptors::ready::{Events, until_ready};
 use crate::signals::SignalSet;
@@ -14,6 +14,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
+use zerocopy::IntoBytes;
 
 /// Bytes of `struct epoll_event`, which has no gap on x86-64.
 const EVENT: u64 = 12;
@@ -158,14 +159,12 @@ fn wait(call: &Call<'_>, deadline: Option<u64>) -> Result<u64, Errno> {
         return Err(Errno::EINVAL);
     }
     let most = most.min(EVENTS_MAX) as usize;
-    let found = wait_for(call, deadline, || epoll.take(most), |waker| epoll.wake_when_listed(waker))?;
-    let Some(found) = found else { return Ok(0) };
-    let mut bytes = Vec::with_capacity(found.len() * EVENT as usize);
-    for occurrence in &found {
-        bytes.extend_from_slice(&occurrence.events.to_ne_bytes());
-        bytes.extend_from_slice(&occurrence.data.to_ne_bytes());
+    let mut found = Occurrences::new();
+    let take = || epoll.take(most, &mut found);
+    if wait_for(call, deadline, take, |waker| epoll.wake_when_listed(waker))?.is_none() {
+        return Ok(0);
     }
-    call.memory().write(address, &bytes)?;
+    call.memory().write(address, found.as_bytes())?;
     Ok(found.len() as u64)
 }
 

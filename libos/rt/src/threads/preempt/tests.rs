@@ -25,8 +25,9 @@ struct Fake {
     interrupted: Cell<Option<&'static dyn Fn()>>,
     has_missed: Cell<bool>,
     alarm_ns: Cell<Option<u64>>,
-    /// Alarms that came.
+    /// Alarms that came, and how often one was set.
     alarms: Cell<u64>,
+    alarms_set: Cell<u64>,
     /// Of so many points one interrupts for no reason; 0 for none.
     one_of: Cell<u64>,
     random: Cell<u64>,
@@ -64,7 +65,10 @@ impl Preemption for Interrupter {
     }
 
     fn set_alarm(&self, deadline_ns: Option<u64>) {
-        FAKE.with(|fake| fake.alarm_ns.set(deadline_ns));
+        FAKE.with(|fake| {
+            fake.alarm_ns.set(deadline_ns);
+            fake.alarms_set.update(|set| set + 1);
+        });
     }
 }
 
@@ -108,6 +112,7 @@ fn threads(one_of: u64, seed: u64) -> (Rc<World>, FakeLoop, Threads) {
         fake.has_missed.set(false);
         fake.alarm_ns.set(None);
         fake.alarms.set(0);
+        fake.alarms_set.set(0);
         fake.one_of.set(one_of);
         fake.random.set(seed);
     });
@@ -408,6 +413,32 @@ fn a_program_that_computes_alone_is_left_alone_until_something_happens() {
     assert!(alarms <= 8, "{alarms} alarms in 80 ms");
     assert!(world.arrivals_ns.borrow().is_empty(), "what arrived was received");
     assert!((51 * MS..52 * MS).contains(&seen.get()), "{} ns", seen.get());
+}
+
+/// A switch sets no alarm: the one that is set comes soon enough, or too early and finds nothing to do.
+#[test]
+fn threads_of_programs_that_wake_each_other_set_alarms_by_time_and_not_by_switches() {
+    const SWITCHES: u64 = 2000;
+    let (_, mut core, threads) = threads(0, 0);
+    let (queue, turn) = (Rc::new(WaitQueue::new()), Rc::new(Cell::new(0)));
+    let joined = [0, 1].map(|own| {
+        let (queue, turn) = (queue.clone(), turn.clone());
+        let main = move |thread: &Thread<'_>| {
+            for _ in 0..SWITCHES / 2 {
+                thread.block_on(queue.until(|| (turn.get() % 2 == own).then_some(())));
+                program(thread, 3, &AtomicU64::new(0));
+                turn.update(|turn| turn + 1);
+                queue.wake_all();
+                program(thread, 2, &AtomicU64::new(0));
+            }
+        };
+        threads.spawn(ONE, main).unwrap()
+    });
+    for thread in joined {
+        assert!(matches!(core.block_on(thread), Some(Ok(()))));
+    }
+    let (set, grains) = (FAKE.with(|fake| fake.alarms_set.get()), now_ns() / GRAIN_NS);
+    assert!(grains >= 10 && set <= 2 * grains + 2, "{set} alarms set in {SWITCHES} switches, {grains} ms");
 }
 
 /// Who makes way by itself is not one that computes.
