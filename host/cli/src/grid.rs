@@ -232,7 +232,8 @@ mod tests {
             team, weight 70: by profit of time
 
             At most 128 frames of each wait; tasks and threads share the core alike.
-        "#]].assert_eq(&drawn(&plan, &[]));
+        "#]]
+        .assert_eq(&drawn(&plan, &[]));
         assert!(drawn(&GridPlan::default(), &[]).contains("Nobody"));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! at input fair metric=time batching=8 queue=128; for gold weight=50; for silver weight=33 connections=4
-//! at input fair; group paying profit metric=time weight=70; for gold group=paying earns=9; for silver weight=30
+//! at input fair; group paying profit weight=70; for gold group=paying earns=9; for silver weight=30
 //! ```
 
 mod groups;
@@ -327,7 +327,8 @@ pub enum BadGrid {
     EmptyGroup(String),
     /// A scheduler that goes by what a group cannot have.
     #[error(
-        "the scheduler `{0}` above groups, which have no such thing together, expected fair, round-robin, rate"
+        "the scheduler `{0}` above groups: no group has a deadline or a contract of its own, expected fair, \
+         round-robin or rate"
     )]
     AboveGroups(&'static str),
     /// Terms of an activity that there is not.

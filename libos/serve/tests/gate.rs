@@ -41,7 +41,7 @@ fn shares_are_the_weights_though_answers_take_their_time_to_clients_of_few_conne
     assert_shares(world.measure(5 * SECOND));
 }
 
-/// Gold and silver have half of the core together, and of that gold three quarters; bronze has the other half.
+/// Gold and silver have half of the core together, and of that gold three quarters; bronze has the rest.
 #[test]
 fn a_group_has_its_share_of_the_core() {
     let mut world = World::new(

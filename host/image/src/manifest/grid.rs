@@ -150,7 +150,8 @@ fn terms(given: &Given<'_, Vec<RawActivity>>) -> Result<Vec<ActivityTerms>> {
     Ok(all)
 }
 
-/// Activities whose users have a contract, their own or, if there is one that `all_pay` by, the application's.
+/// Activities whose users have a contract, their own or, if there is one that `all_pay` by, that of the
+/// application.
 fn paid(given: &Given<'_, Vec<RawActivity>>, rules: &Rules, all_pay: bool) -> Vec<String> {
     let own = given.value().iter().filter(|raw| raw.utility.is_some());
     let own = own.filter_map(|raw| raw.name.as_ref().map(|name| name.get_ref().0.clone()));
@@ -161,8 +162,8 @@ fn paid(given: &Given<'_, Vec<RawActivity>>, rules: &Rules, all_pay: bool) -> Ve
     own.chain(asked_for.map(|(_, name)| name.to_owned())).collect()
 }
 
-/// Has those earn by their contracts who do not say what they earn, where a scheduler wants to know it: that of
-/// an activity's group, or that of all who are in none.
+/// Has those earn by their contracts who do not say what they earn, where a scheduler wants to know it: that
+/// of an activity's group, or that of all who are in none.
 fn earn_by_contracts(
     terms: &mut Vec<ActivityTerms>,
     paid: Vec<String>,

@@ -115,7 +115,8 @@ fn groups_that_cannot_be_are_refused_with_a_reason() {
 #[test]
 fn a_plan_of_groups_is_followed() {
     let text = "at input fair metric=messages batching=1; group team profit metric=messages weight=60; \
-                for gold group=team earns=9; for silver group=team earns=3; for bronze weight=30; for iron weight=10";
+                for gold group=team earns=9; for silver group=team earns=3; \
+                for bronze weight=30; for iron weight=10";
     let plan: GridPlan = text.parse().unwrap();
     assert_eq!(plan.to_string().parse(), Ok(plan.clone()));
     let names = ["gold", "silver", "bronze", "iron"];
