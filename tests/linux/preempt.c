@@ -2,6 +2,7 @@
  * that begins with "= ", and compared with Linux. Nothing that may differ is printed: no times, no process numbers. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -143,6 +144,11 @@ static void registers(struct shared *shared) {
 static void shares(struct shared *shared) {
 	pid_t children[2];
 	int status;
+	/* On one processor, or each has what others leave of another one. */
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof one, &one);
 	for (int i = 0; i < 2; i++) {
 		children[i] = fork();
 		if (children[i] == 0)

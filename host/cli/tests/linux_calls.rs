@@ -110,6 +110,18 @@ fn stops_say_what_linux_says() {
     compare("stops", 125);
 }
 
+/// Processor time and its timers; calls that signals interrupt, and what is left of their time.
+#[test]
+fn times_and_interruptions_are_linuxs() {
+    compare("times", 170);
+}
+
+/// Lines that are edited, keys that send signals, modes, sessions and hang-ups of pseudoterminals.
+#[test]
+fn terminals_say_what_linux_says() {
+    compare("terminals", 110);
+}
+
 /// Processes that make no call share the processor, are told of signals, and keep every register.
 #[test]
 fn who_makes_no_call_is_interrupted_and_notices_nothing() {

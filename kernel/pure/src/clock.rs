@@ -1,6 +1,8 @@
 //! Arithmetic of board time: from the time-stamp counter's frequency to nanoseconds and back.
 
 const NANOSECONDS: u128 = 1_000_000_000;
+/// How often a reference is looked at before it counts as broken.
+const LOOKS_MAX: u32 = 1 << 16;
 
 /// How fast the time-stamp counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,27 @@ impl Rate {
     /// `cycles` passed while a reference counter of `reference_hz` counted `ticks`.
     pub fn from_ticks(cycles: u64, ticks: u64, reference_hz: u64) -> Option<Rate> {
         Rate::from_ratio(u128::from(cycles) * u128::from(reference_hz), ticks.into())
+    }
+
+    /// From a reference of 16 bits that counts down at `reference_hz`, again and again: `look` tells the
+    /// time-stamp counter and the count. It is watched for `ticks`; and once more if over a third of that
+    /// time went by between two looks. The host did not run the processor then, for longer maybe than the
+    /// reference takes to come round, which nobody saw: by the rest, the clock would be slow for good.
+    pub fn watched(reference_hz: u64, ticks: u64, mut look: impl FnMut() -> (u64, u64)) -> Option<Rate> {
+        let (mut begin, mut unseen) = (look(), 0);
+        let mut last = begin.0;
+        for _ in 0..LOOKS_MAX {
+            let (now, count) = look();
+            let (cycles, counted) = (now - begin.0, begin.1.wrapping_sub(count) & 0xffff);
+            (unseen, last) = (unseen.max(now - last), now);
+            if counted >= ticks && unseen <= cycles / 3 {
+                return Rate::from_ticks(cycles, counted, reference_hz);
+            }
+            if counted >= ticks {
+                (begin, unseen) = ((now, count), 0);
+            }
+        }
+        None
     }
 
     /// KVM's paravirtual clock: `tsc_to_system_mul` and `tsc_shift` of `struct pvclock_vcpu_time_info`
@@ -56,17 +79,6 @@ impl Rate {
         self.multiplier
     }
 
-    /// Nanoseconds that `cycles` take, rounded down, exactly as the board's readers compute them.
-    pub fn nanoseconds(self, cycles: u64) -> u64 {
-        ((u128::from(cycles) * u128::from(self.multiplier)) >> 32) as u64
-    }
-
-    /// Fewest cycles after which [`Rate::nanoseconds`] is at least `nanoseconds`; `u64::MAX` if there are
-    /// none. So a timer set for them never fires early.
-    pub fn cycles(self, nanoseconds: u64) -> u64 {
-        cycles(self.multiplier, nanoseconds)
-    }
-
     /// `numerator / denominator` cycles a second, rounded, if that is plausible.
     fn from_ratio(numerator: u128, denominator: u128) -> Option<Rate> {
         let quotient = numerator.checked_add(denominator / 2)?.checked_div(denominator)?;
@@ -76,7 +88,14 @@ impl Rate {
     }
 }
 
-/// [`Rate::cycles`] by the rate's multiplier; a multiplier of 0, that of no rate, counts as 1.
+/// Nanoseconds that `cycles` take by a rate's multiplier, rounded down, as the board's readers compute them;
+/// `u64::MAX` if they are more.
+pub fn nanoseconds(multiplier: u64, cycles: u64) -> u64 {
+    u64::try_from((u128::from(cycles) * u128::from(multiplier)) >> 32).unwrap_or(u64::MAX)
+}
+
+/// Fewest cycles after which [`nanoseconds`] is at least that; `u64::MAX` if there are none. So a timer set
+/// for them never fires early. A multiplier of 0, that of no rate, counts as 1.
 pub fn cycles(multiplier: u64, nanoseconds: u64) -> u64 {
     let cycles = (u128::from(nanoseconds) << 32).div_ceil(multiplier.max(1).into());
     u64::try_from(cycles).unwrap_or(u64::MAX)
@@ -114,7 +133,35 @@ impl TickRate {
 mod tests {
     use super::*;
     use crate::testing::cases;
+    use proptest::collection::hash_map;
     use proptest::prelude::*;
+
+    fn span(rate: Rate, cycles: u64) -> u64 {
+        nanoseconds(rate.multiplier(), cycles)
+    }
+
+    fn wait(rate: Rate, nanoseconds: u64) -> u64 {
+        cycles(rate.multiplier(), nanoseconds)
+    }
+
+    /// A processor whose host does not run it for so many microseconds before some looks, and its 8254.
+    struct Host {
+        tsc_hz: u64,
+        now_ns: u64,
+        looks: u64,
+        stalls_us: std::collections::HashMap<u64, u64>,
+    }
+
+    impl Host {
+        const REFERENCE_HZ: u64 = 1_193_182;
+
+        fn look(&mut self) -> (u64, u64) {
+            self.now_ns += 10_000 + 1_000 * self.stalls_us.get(&self.looks).copied().unwrap_or(0);
+            self.looks += 1;
+            let passed = |hz: u64| (u128::from(self.now_ns) * u128::from(hz) / NANOSECONDS) as u64;
+            (passed(self.tsc_hz), 0_u64.wrapping_sub(passed(Host::REFERENCE_HZ)) & 0xffff)
+        }
+    }
 
     #[test]
     fn every_source_tells_the_frequency() {
@@ -148,12 +195,22 @@ mod tests {
     }
 
     #[test]
+    fn a_reference_that_stands_still_is_none() {
+        let mut tsc = 0;
+        let look = || {
+            tsc += 10_000;
+            (tsc, 5)
+        };
+        assert_eq!(Rate::watched(1_193_182, 2_386, look), None);
+    }
+
+    #[test]
     fn a_second_is_a_second() {
         let rate = Rate::from_hz(3_000_000_000).unwrap();
         assert_eq!(rate.multiplier(), 1_431_655_765);
-        assert_eq!(rate.nanoseconds(3_000_000_000), 999_999_999);
-        assert_eq!(rate.cycles(1_000_000_000), 3_000_000_001);
-        assert_eq!(Rate::from_hz(1_000_000_000).unwrap().nanoseconds(u64::MAX), u64::MAX);
+        assert_eq!(span(rate, 3_000_000_000), 999_999_999);
+        assert_eq!(wait(rate, 1_000_000_000), 3_000_000_001);
+        assert_eq!(span(Rate::from_hz(1_000_000_000).unwrap(), u64::MAX), u64::MAX);
     }
 
     #[test]
@@ -172,18 +229,29 @@ mod tests {
             hz in Rate::PLAUSIBLE_HZ, nanoseconds in 1..1_u64 << 53,
         ) {
             let rate = Rate::from_hz(hz).unwrap();
-            let cycles = rate.cycles(nanoseconds);
-            prop_assert!(rate.nanoseconds(cycles) >= nanoseconds);
-            prop_assert!(rate.nanoseconds(cycles - 1) < nanoseconds);
+            let cycles = wait(rate, nanoseconds);
+            prop_assert!(span(rate, cycles) >= nanoseconds);
+            prop_assert!(span(rate, cycles - 1) < nanoseconds);
         }
 
         #[test]
         fn no_deadline_is_taken_for_one_in_the_past(hz in Rate::PLAUSIBLE_HZ, nanoseconds: u64) {
             let rate = Rate::from_hz(hz).unwrap();
-            let cycles = rate.cycles(nanoseconds);
-            prop_assert!(cycles == u64::MAX || rate.nanoseconds(cycles) >= nanoseconds);
-            prop_assert!(rate.cycles(nanoseconds.saturating_add(1)) >= cycles);
-            prop_assert_eq!(rate.cycles(u64::MAX) == u64::MAX, rate.multiplier() <= 1 << 32);
+            let cycles = wait(rate, nanoseconds);
+            prop_assert!(cycles == u64::MAX || span(rate, cycles) >= nanoseconds);
+            prop_assert!(wait(rate, nanoseconds.saturating_add(1)) >= cycles);
+            prop_assert_eq!(wait(rate, u64::MAX) == u64::MAX, rate.multiplier() <= 1 << 32);
+        }
+
+        /// Its host may stop it for so long that the reference comes round, once or often; twice in a watch.
+        #[test]
+        fn a_processor_that_is_stopped_meanwhile_measures_its_clock_all_the_same(
+            tsc_hz in 1_000_000_000..5_000_000_000_u64, now_ns in 0..1_000_000_000_u64,
+            stalls_us in hash_map(0..400_u64, 0..600_000_u64, 0..3),
+        ) {
+            let mut host = Host { tsc_hz, now_ns, looks: 0, stalls_us };
+            let rate = Rate::watched(Host::REFERENCE_HZ, 2_386, || host.look()).unwrap();
+            prop_assert!(rate.hz().abs_diff(tsc_hz) < tsc_hz / 500, "{} is not {tsc_hz}", rate.hz());
         }
 
         /// However badly the timer was measured, one deadline takes a handful of interrupts.
@@ -209,7 +277,7 @@ mod tests {
 
         #[test]
         fn time_drifts_less_than_a_microsecond_in_a_second(hz in Rate::PLAUSIBLE_HZ) {
-            let second = Rate::from_hz(hz).unwrap().nanoseconds(hz);
+            let second = span(Rate::from_hz(hz).unwrap(), hz);
             prop_assert!(second.abs_diff(1_000_000_000) < 1000, "{second} ns");
         }
 
@@ -224,7 +292,7 @@ mod tests {
             ];
             for rate in rates.into_iter().flatten() {
                 prop_assert!(Rate::PLAUSIBLE_HZ.contains(&rate.hz()) && rate.multiplier() > 0);
-                let _ = (rate.nanoseconds(a), rate.cycles(b));
+                let _ = (span(rate, a), wait(rate, b));
             }
         }
     }

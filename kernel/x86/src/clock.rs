@@ -10,9 +10,9 @@ use nom_kernel_pure::machine::{PhysAddr, PhysicalMemory};
 static BASE: AtomicU64 = AtomicU64::new(0);
 static MULTIPLIER: AtomicU64 = AtomicU64::new(0);
 
-/// How long the PIT is watched: 2 ms against an error of a few microseconds in one reading.
-const WATCH_NS: u64 = 2_000_000;
 const PIT_HZ: u64 = 1_193_182;
+/// How long the PIT is watched: 2 ms against an error of a few microseconds in one reading.
+const PIT_WATCH: u64 = PIT_HZ / 500;
 
 unsafe extern "C" {
     static boot_tsc: u64;
@@ -36,8 +36,7 @@ pub fn cycles_in(nanoseconds: u64) -> u64 {
 
 /// Nanoseconds in a number of cycles; `u64::MAX` if they are more.
 pub fn span_ns(cycles: u64) -> u64 {
-    let span = (u128::from(cycles) * u128::from(MULTIPLIER.load(Relaxed))) >> 32;
-    u64::try_from(span).unwrap_or(u64::MAX)
+    nom_kernel_pure::clock::nanoseconds(MULTIPLIER.load(Relaxed), cycles)
 }
 
 /// Spins.
@@ -78,16 +77,10 @@ fn kvm_clock(memory: &mut Physical, page: PhysAddr) -> Option<Rate> {
 
 /// Leaf 0x15 (Intel SDM vol. 2A) or the hypervisors' common leaf 0x40000010.
 fn cpuid_rate() -> Option<Rate> {
-    if cpu::cpuid_max(0) >= 0x15 {
-        let leaf = cpu::cpuid(0x15, 0);
-        if let Some(rate) = Rate::from_cpuid_crystal(leaf.eax, leaf.ebx, leaf.ecx) {
-            return Some(rate);
-        }
-    }
-    let hypervisor = cpu::cpuid(1, 0).ecx & 1 << 31 != 0;
-    let khz =
-        (hypervisor && cpu::cpuid_max(0x4000_0000) >= 0x4000_0010).then(|| cpu::cpuid(0x4000_0010, 0).eax);
-    khz.and_then(Rate::from_cpuid_hypervisor)
+    let crystal = (cpu::cpuid_max(0) >= 0x15).then(|| cpu::cpuid(0x15, 0));
+    let crystal = crystal.and_then(|leaf| Rate::from_cpuid_crystal(leaf.eax, leaf.ebx, leaf.ecx));
+    let hypervisor = cpu::cpuid(1, 0).ecx & 1 << 31 != 0 && cpu::cpuid_max(0x4000_0000) >= 0x4000_0010;
+    crystal.or_else(|| Rate::from_cpuid_hypervisor(hypervisor.then(|| cpu::cpuid(0x4000_0010, 0).eax)?))
 }
 
 /// One reading of a reference, with the time-stamp counter half-way through it; the tightest of a few.
@@ -110,15 +103,7 @@ fn pit_rate() -> Option<Rate> {
         out8(0x40, 0);
         out8(0x40, 0);
     }
-    let start = bracket(pit_count);
-    let ticks = PIT_HZ * WATCH_NS / 1_000_000_000;
-    // A timer that does not count ends this too, and gives an implausible rate.
-    let patience = cpu::rdtsc() + (1 << 36);
-    while start.1.wrapping_sub(pit_count()) & 0xffff < ticks && cpu::rdtsc() < patience {
-        core::hint::spin_loop();
-    }
-    let end = bracket(pit_count);
-    Rate::from_ticks(end.0 - start.0, start.1.wrapping_sub(end.1) & 0xffff, PIT_HZ)
+    Rate::watched(PIT_HZ, PIT_WATCH, || bracket(pit_count))
 }
 
 /// What channel 0 has counted down to.

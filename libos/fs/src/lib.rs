@@ -54,7 +54,7 @@ mod watch;
 pub use attributes::{Attributes, FileTime, Ownership, SpaceFacts, Stamp};
 pub use caller::{Access, Caller, Credentials};
 pub use data::Seek;
-pub use devices::{CONSOLE, FULL, NULL, RANDOM, TTY, URANDOM, ZERO};
+pub use devices::{CONSOLE, FULL, NULL, PTMX, RANDOM, TTY, URANDOM, ZERO, terminal_of};
 pub use errno::Errno;
 pub use host::Durable;
 pub use listing::{DirectoryEntry, NodeType};

@@ -4,6 +4,7 @@ use crate::buffers::CallBuffer;
 use crate::family::ProcessFamily;
 use crate::process::{OwnMemory, Process};
 use crate::signals::{Info, Signal};
+use crate::table;
 use crate::task::Task;
 use crate::trace::Tracer;
 use alloc::rc::Rc;
@@ -24,6 +25,37 @@ pub struct Call<'a> {
     thread: &'a Thread<'a>,
     memory: Rc<OwnMemory>,
     was_interrupted: Cell<bool>,
+    /// Until when it waits, or waits again: of a call that goes on after a signal that nobody handled.
+    limit_ns: Cell<Option<u64>>,
+}
+
+/// A call that a signal ended early.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BrokenOff {
+    /// Its number.
+    pub number: u64,
+    /// Until when it would have waited, if that was limited.
+    limit_ns: Option<u64>,
+}
+
+impl BrokenOff {
+    /// Whether it is made again after a handler that wants that: never if it waits for a limited time, since
+    /// a part of that is over (signal(7): `ERESTART_RESTARTBLOCK` of Linux, and `EINTR` of a socket with a
+    /// limit).
+    pub fn restarts(&self) -> bool {
+        self.limit_ns.is_none() && table::restarts(self.number)
+    }
+
+    /// If nobody handled the signal it goes on, until it would have ended.
+    pub fn goes_on(&self) -> Option<Resumed> {
+        table::goes_on(self.number).then_some(Resumed { limit_ns: self.limit_ns })
+    }
+}
+
+/// What is kept of a call that is made again as if nothing had happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Resumed {
+    limit_ns: Option<u64>,
 }
 
 impl fmt::Debug for Call<'_> {
@@ -38,9 +70,11 @@ impl<'a> Call<'a> {
         task: &'a Rc<Task>,
         thread: &'a Thread<'a>,
         arguments: [u64; 6],
+        resumed: Resumed,
     ) -> Call<'a> {
         let memory = task.process.memory();
-        Call { arguments, family, task, thread, memory, was_interrupted: Cell::new(false) }
+        let limit_ns = Cell::new(resumed.limit_ns);
+        Call { arguments, family, task, thread, memory, was_interrupted: Cell::new(false), limit_ns }
     }
 
     /// An argument that is a number of 32 bits, whatever else is in its register.
@@ -111,6 +145,8 @@ impl<'a> Call<'a> {
         future: F,
     ) -> Result<Option<F::Output>, Errno> {
         let Some(deadline_ns) = deadline_ns else { return self.block_on(future).map(Some) };
+        let deadline_ns = self.limit_ns.get().unwrap_or(deadline_ns);
+        self.limit_ns.set(Some(deadline_ns));
         let handle = &self.family.handle;
         let mut sleep = pin!(handle.sleep_until(deadline_ns));
         let mut future = pin!(future);
@@ -122,8 +158,11 @@ impl<'a> Call<'a> {
         }))
     }
 
-    pub(crate) fn was_interrupted(&self) -> bool {
-        self.was_interrupted.get()
+    /// It, of this number, as a signal ended it, if `result` says that it did. One that has done a part of
+    /// what it was to do says how much.
+    pub(crate) fn broken_off(&self, number: u64, result: Result<u64, Errno>) -> Option<BrokenOff> {
+        let is_broken_off = self.was_interrupted.get() && result == Err(Errno::EINTR);
+        is_broken_off.then_some(BrokenOff { number, limit_ns: self.limit_ns.get() })
     }
 
     /// Sends who makes it a signal.

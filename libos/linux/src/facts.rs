@@ -167,7 +167,6 @@ fn facts(process: &Process) -> ProcessFacts {
     let (virtual_bytes, resident_bytes) = if process.has_ended() { (0, 0) } else { process.memory().bytes() };
     let (ignored, caught) = process.actions.borrow().sets();
     let blocked = tasks.first().map_or(0, |task| task.blocked.get().0);
-    let now_ns = nom_sys::time::now_ns();
     ProcessFacts {
         name: process.name(),
         state,
@@ -181,7 +180,7 @@ fn facts(process: &Process) -> ProcessFacts {
         virtual_bytes,
         resident_bytes,
         started_ns: process.started_ns,
-        ran_ns: now_ns.saturating_sub(process.started_ns),
+        ran_ns: process.ran_ns(),
         signals: [process.pending_set().0, blocked, ignored.0, caught.0],
         descriptors_max: descriptors_of(process).limit(),
     }

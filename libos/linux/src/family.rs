@@ -69,6 +69,8 @@ pub struct ProcessFamily {
     pub(crate) sockets: Rc<crate::descriptors::places::Places>,
     /// Pipes that have names.
     pub(crate) fifos: crate::descriptors::fifo::Fifos,
+    /// Pseudoterminals.
+    pub(crate) terminals: crate::terminal::Terminals,
     /// The locks of files.
     pub(crate) locks: Rc<crate::descriptors::locks::FileLocks>,
     /// What processes have mapped shared of files.
@@ -111,6 +113,7 @@ impl ProcessFamily {
             futexes: Futexes::default(),
             sockets: Rc::default(),
             fifos: Default::default(),
+            terminals: Default::default(),
             locks: Rc::default(),
             mapped: Rc::default(),
             segments: Default::default(),
@@ -204,6 +207,7 @@ impl ProcessFamily {
     pub(crate) fn ended(&self, process: &Rc<Process>, exit: Exit) {
         const FIRST: u32 = 1;
         self.tracer.iter().for_each(|tracer| tracer.ended(process, exit));
+        self.terminals.leader_ends(process);
         if process.id == FIRST {
             self.name_those_left(process);
             return self.handle.stop(exit.machine_status());

@@ -59,6 +59,13 @@ pub struct FutexWaiter<W = CoreWaker> {
     waker: W,
 }
 
+impl FutexWaiter<CoreWaker> {
+    /// How many nanoseconds the thread has had the core; nothing once it has ended.
+    pub(crate) fn ran_ns(&self) -> Option<u64> {
+        self.waker.ran_ns()
+    }
+}
+
 impl<W: ThreadWaker> FutexWaiter<W> {
     /// A thread that does not wait yet, woken by `waker`.
     pub fn new(waker: W) -> Rc<FutexWaiter<W>> {

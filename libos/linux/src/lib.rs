@@ -23,6 +23,7 @@ mod machine;
 pub mod memory;
 mod pressure;
 mod process;
+mod processor_time;
 pub mod signals;
 pub mod stack;
 #[cfg(target_os = "none")]
@@ -33,6 +34,7 @@ pub mod start;
 mod stops;
 pub mod table;
 mod task;
+mod terminal;
 pub mod trace;
 mod vdso;
 

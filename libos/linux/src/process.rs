@@ -1,12 +1,13 @@
 //! A process: memory, descriptors, what it does with signals, its threads, and how it ends.
 
 use crate::calls::limits::Limits;
-use crate::calls::timers::SignalTimer;
+use crate::calls::timers::{IntervalTimers, SignalTimer};
 use crate::descriptors::Descriptors;
 use crate::descriptors::ready::Waiters;
 use crate::family::ProcessFamily;
 use crate::load::{Loaded, Opened};
 use crate::memory::{PLACE, ProcessMemory};
+use crate::processor_time::SpentTime;
 use crate::signals::{Actions, Info, Pending, Signal, SignalSet};
 use crate::stops::Stops;
 use crate::task::Task;
@@ -145,8 +146,10 @@ pub struct Process {
     pub(crate) has_own_memory: Cell<bool>,
     /// Whether it is stopped.
     pub(crate) stops: Stops,
-    /// Its timer of alarm(2), which stays over execve(2), and those of timer_create(2), which do not.
-    pub(crate) alarm: Rc<SignalTimer>,
+    /// How long it had the core.
+    pub(crate) spent: SpentTime,
+    /// Its timers of setitimer(2), which stay over execve(2), and those of timer_create(2), which do not.
+    pub(crate) interval_timers: IntervalTimers,
     pub(crate) timers: RefCell<BTreeMap<i32, Rc<SignalTimer>>>,
     /// When it began, since boot.
     pub(crate) started_ns: u64,
@@ -191,7 +194,8 @@ impl Process {
             released: WaitQueue::new(),
             has_own_memory: Cell::new(true),
             stops: Stops::default(),
-            alarm: SignalTimer::of_process(),
+            spent: SpentTime::default(),
+            interval_timers: IntervalTimers::default(),
             timers: RefCell::default(),
             started_ns: nom_sys::time::now_ns(),
             program: RefCell::default(),
@@ -225,7 +229,8 @@ impl Process {
             signal_waiters: Waiters::default(),
             end_waiters: Waiters::default(),
             released: WaitQueue::new(),
-            alarm: SignalTimer::of_process(),
+            spent: SpentTime::default(),
+            interval_timers: IntervalTimers::default(),
             timers: RefCell::default(),
             started_ns: nom_sys::time::now_ns(),
             program: self.program.clone(),
@@ -368,7 +373,7 @@ impl Process {
         let exit = self.ending.get().unwrap_or(Exit::Status(0));
         self.ending.set(Some(exit));
         self.has_ended.set(true);
-        self.alarm.stop();
+        self.interval_timers.stop();
         self.forget_timers();
         self.descriptors.borrow().close_all();
         if self.has_own_memory.get() {
@@ -376,6 +381,7 @@ impl Process {
         }
         self.release();
         self.family.ended(self, exit);
+        self.runs_no_more();
         self.end_waiters.wake();
     }
 

@@ -1,11 +1,12 @@
 //! A thread of a program: a thread of the runtime, which runs the program until it wants something, does
 //! that, looks for signals, and goes on.
 
-use crate::call::Call;
+use crate::call::{BrokenOff, Call, Resumed};
 use crate::family::ProcessFamily;
 use crate::futex::{FutexKey, FutexWaiter};
 use crate::memory::{Bad, Touch};
 use crate::process::{Exit, Process};
+use crate::processor_time::RunWaiters;
 use crate::signals::{
     Action, Alternate, Effect, Frame, IGNORE, Info, Interrupted, Pending, Signal, SignalSet,
 };
@@ -46,6 +47,8 @@ pub struct Task {
     pub(crate) is_ending: Cell<bool>,
     /// Itself as it waits, once it lives.
     waiter: OnceCell<Rc<FutexWaiter>>,
+    /// Who waits until it has the core again.
+    pub(crate) run_waiters: RunWaiters,
     /// A signal came, blocked or not.
     pub(crate) signal_came: WaitQueue,
     /// Its name.
@@ -78,6 +81,7 @@ impl Task {
             robust: Cell::new(0),
             is_ending: Cell::new(false),
             waiter: OnceCell::new(),
+            run_waiters: RunWaiters::default(),
             signal_came: WaitQueue::new(),
             name: Cell::new([0; 16]),
         });
@@ -100,23 +104,28 @@ impl Task {
     }
 
     fn live(self: Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) {
-        let mut interrupted = None;
+        let (mut broken_off, mut resumed) = (None, Resumed::default());
         self.waiter.get_or_init(|| FutexWaiter::new(thread.core_waker()));
         thread.take_turn();
         loop {
             self.stand_still(thread);
             // Others had their turn: what they sent is seen to before it runs.
-            self.deliver_signals(interrupted.take());
+            if let Some(call) = self.deliver_signals(broken_off.take()) {
+                resumed = call;
+            }
             if self.ends() {
                 break;
             }
             if self.process.stops.is_stopped() {
                 continue;
             }
+            self.goes_on();
             self.process.enter_memory();
             let stopped = self.context.borrow_mut().run();
             match stopped {
-                Trap::Syscall => interrupted = self.make_call(family, thread),
+                Trap::Syscall => {
+                    broken_off = self.make_call(family, thread, core::mem::take(&mut resumed));
+                }
                 Trap::PageFault { address, code } => self.fault(address, code),
                 Trap::Exception { vector, code } => self.raise_exception(vector, code),
                 Trap::Interrupted => {
@@ -147,10 +156,15 @@ impl Task {
         self.is_ending.get() || self.process.ending.get().is_some()
     }
 
-    /// Makes the call that is in its registers; its number, if a signal interrupted it.
-    fn make_call(self: &Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) -> Option<u64> {
+    /// Makes the call that is in its registers; returns it if a signal ended it early.
+    fn make_call(
+        self: &Rc<Task>,
+        family: &Rc<ProcessFamily>,
+        thread: &Thread<'_>,
+        resumed: Resumed,
+    ) -> Option<BrokenOff> {
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = *self.context.borrow().registers();
-        let call = Call::new(family, self, thread, [rdi, rsi, rdx, r10, r8, r9]);
+        let call = Call::new(family, self, thread, [rdi, rsi, rdx, r10, r8, r9], resumed);
         let result = match &family.tracer {
             None => table::answer(&call, rax),
             Some(tracer) => tracer.answer(&call, rax),
@@ -160,7 +174,7 @@ impl Task {
             Err(errno) => (-i64::from(errno.code())) as u64,
         };
         self.context.borrow_mut().registers_mut().rax = value;
-        call.was_interrupted().then_some(rax)
+        call.broken_off(rax, result)
     }
 
     fn fault(&self, address: u64, code: u64) {
@@ -241,6 +255,11 @@ impl Task {
         self.waiter.get().expect("whoever makes a call lives")
     }
 
+    /// The same, if it lives already.
+    pub(crate) fn lived_waiter(&self) -> Option<&Rc<FutexWaiter>> {
+        self.waiter.get()
+    }
+
     /// Sends this thread a signal.
     pub(crate) fn send(&self, info: Info) {
         let is_kept = |signal: &Signal| {
@@ -265,20 +284,18 @@ impl Task {
         own.or_else(|| self.process.pending.borrow_mut().take(wanted))
     }
 
-    /// Does what is to be done about signals before the program goes on. `interrupted` is the number of the
-    /// call that a signal ended early.
-    fn deliver_signals(&self, interrupted: Option<u64>) {
-        let is_quiet = interrupted.is_none()
+    /// Does what is to be done about signals before the program goes on. `broken_off` is the call that a
+    /// signal ended early; returned is what is kept of it if it goes on, unless nothing was to be done.
+    fn deliver_signals(&self, broken_off: Option<BrokenOff>) -> Option<Resumed> {
+        let is_quiet = broken_off.is_none()
             && self.blocked_after.get().is_none()
             && self.pending.borrow().is_empty()
             && self.process.pending.borrow().is_empty();
         // Nearly always.
-        if !is_quiet {
-            self.deliver_those_there(interrupted);
-        }
+        if is_quiet { None } else { Some(self.deliver_those_there(broken_off)) }
     }
 
-    fn deliver_those_there(&self, mut interrupted: Option<u64>) {
+    fn deliver_those_there(&self, mut broken_off: Option<BrokenOff>) -> Resumed {
         while !self.ends() {
             let Some(info) = self.take_signal(SignalSet(!self.blocked.get().0)) else { break };
             let Some(signal) = info.signal() else { continue };
@@ -287,7 +304,7 @@ impl Task {
             match action.handler {
                 IGNORE => {}
                 0 => match signal.default_effect() {
-                    Effect::End => return self.process.end(Exit::Signal(signal)),
+                    Effect::End => self.process.end(Exit::Signal(signal)),
                     Effect::Stop => {
                         self.process.stop(signal);
                         if self.process.stops.is_stopped() {
@@ -297,25 +314,25 @@ impl Task {
                     Effect::Continue | Effect::None => {}
                 },
                 _ => {
-                    if let Some(number) = interrupted.take()
+                    if let Some(call) = broken_off.take()
                         && action.has(abi::SA_RESTART)
-                        && table::restarts(number)
+                        && call.restarts()
                     {
-                        self.make_again(number);
+                        self.make_again(call.number);
                     }
                     self.enter_handler(&action, &info, [0; 3]);
                 }
             }
         }
-        if let Some(number) = interrupted.filter(|_| !self.ends()) {
-            // Nobody handled what interrupted it.
-            if table::restarts(number) {
-                self.make_again(number);
-            }
+        // Nobody handled what interrupted it.
+        let goes_on = broken_off.filter(|_| !self.ends()).and_then(|call| Some((call, call.goes_on()?)));
+        if let Some((call, _)) = goes_on {
+            self.make_again(call.number);
         }
         if let Some(mask) = self.blocked_after.take() {
             self.blocked.set(mask);
         }
+        goes_on.map_or(Resumed::default(), |(_, resumed)| resumed)
     }
 
     fn make_again(&self, number: u64) {
@@ -355,7 +372,9 @@ impl Task {
         if clear != 0 && others && memory.write_value(clear, &0_u32).is_ok() {
             family.futexes.wake(FutexKey::shared(&memory, clear), 1, u32::MAX);
         }
+        self.process.keep_time_of(self);
         self.process.tasks.borrow_mut().remove(&self.id);
+        self.runs_no_more();
         if self.process.tasks.borrow().is_empty() {
             self.process.finish();
         }

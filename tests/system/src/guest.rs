@@ -8,6 +8,7 @@ use nom_vmm::{Accelerator, Iommu, MachineConfig, MachineKind, Namespace, Network
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A machine to boot.
 #[derive(Clone, Debug)]
@@ -22,6 +23,10 @@ pub struct Guest {
 
 /// Package and program of the kernel that ships.
 const KERNEL: &str = "nom-kernel";
+
+/// How long anything may take in a machine whose time is counted in instructions: as long as a busy computer
+/// needs to translate them all.
+const PATIENCE_COUNTED: Duration = Duration::from_secs(400);
 
 /// Images that this process has built, by manifest, arguments, whether they have symbols, and kernel.
 type Images = HashMap<(PathBuf, Option<Vec<String>>, bool, &'static str), Arc<[u8]>>;
@@ -155,7 +160,9 @@ impl Guest {
         self.config.image = directory.path().join("image");
         std::fs::write(&self.config.image, image).expect("the image is written");
         let machine = Qemu.start(&self.config, directory.path()).expect("QEMU starts");
-        Vm::new(Session::new(machine), directory)
+        let vm = Vm::new(Session::new(machine), directory);
+        let is_counted = self.config.extra_arguments.iter().any(|word| word == "-icount");
+        if is_counted { vm.patience(PATIENCE_COUNTED) } else { vm }
     }
 
     /// Starts the machine and waits for its end.

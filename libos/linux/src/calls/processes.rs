@@ -1,5 +1,6 @@
 //! Processes: execve(2), wait4(2), and who a process is.
 
+use super::system::usage_words;
 use crate::call::Call;
 use crate::descriptors::calls::process::named_by;
 use crate::process::{Exit, Process};
@@ -18,7 +19,7 @@ pub const ROWS: &[SystemCall] = &[
         "wait4",
         &["process", "status", "options", "usage"],
         wait,
-        "the usage is zeros",
+        "the usage is the time that it had of the core",
     ),
     SystemCall::partial(
         abi::__NR_waitid,
@@ -182,16 +183,23 @@ fn await_child(
     let (child, news) = found?;
     if options & abi::WNOWAIT == 0 {
         match news {
-            ChildNews::Ended(_) => family.remove(child.id),
+            ChildNews::Ended(_) => {
+                process.keep_time_of_child(&child);
+                family.remove(child.id);
+            }
             ChildNews::Changed(_) => child.stops.tell(),
         }
     }
     Ok(Some((child, news)))
 }
 
-/// Nothing is counted of what a child used.
-fn write_usage(call: &Call<'_>, usage: u64) -> Result<(), Errno> {
-    if usage == 0 { Ok(()) } else { call.memory().write_value(usage, &[0_u64; 18]) }
+/// What a child used, if that is asked for and there is one.
+fn write_usage(call: &Call<'_>, usage: u64, child: Option<&Process>) -> Result<(), Errno> {
+    if usage == 0 {
+        return Ok(());
+    }
+    let ran_ns = child.map_or(0, |child| child.ran_ns() + child.children_ran_ns());
+    call.memory().write_value(usage, &usage_words(ran_ns, 0))
 }
 
 fn wait(call: &Call<'_>) -> Result<u64, Errno> {
@@ -214,7 +222,7 @@ fn wait(call: &Call<'_>) -> Result<u64, Errno> {
     if status != 0 {
         call.memory().write_value(status, &news.wait_status())?;
     }
-    write_usage(call, usage)?;
+    write_usage(call, usage, Some(&*child))?;
     Ok(child.id.into())
 }
 
@@ -245,6 +253,7 @@ fn wait_of_kind(call: &Call<'_>) -> Result<u64, Errno> {
     if found.is_none() && options & abi::WNOHANG == 0 {
         return Err(Errno::EAGAIN);
     }
+    write_usage(call, usage, found.as_ref().map(|(child, _)| &**child))?;
     if info != 0 {
         let told = found.map(|(child, news)| {
             let (code, status) = news.child_code();
@@ -252,7 +261,6 @@ fn wait_of_kind(call: &Call<'_>) -> Result<u64, Errno> {
         });
         call.memory().write_value(info, &told.unwrap_or_default())?;
     }
-    write_usage(call, usage)?;
     Ok(0)
 }
 

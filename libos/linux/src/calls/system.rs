@@ -5,6 +5,8 @@ use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 
+const USAGE: &str = "the time, all of it the user's, and the present resident size; zeros else";
+
 /// These calls.
 pub const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_uname, "uname", &["names"], names),
@@ -45,8 +47,8 @@ pub const ROWS: &[SystemCall] = &[
         "SCHED_OTHER for all",
     ),
     SystemCall::partial(abi::__NR_sysinfo, "sysinfo", &["info"], info, "no load, no swap"),
-    SystemCall::partial(abi::__NR_times, "times", &["times"], times, "all time is the process's own"),
-    SystemCall::partial(abi::__NR_getrusage, "getrusage", &["who", "usage"], usage, "zeros but for the time"),
+    SystemCall::partial(abi::__NR_times, "times", &["times"], times, "all time is the user's"),
+    SystemCall::partial(abi::__NR_getrusage, "getrusage", &["who", "usage"], usage, USAGE),
     SystemCall::partial(abi::__NR_getcpu, "getcpu", &["processor", "node"], processor, "0 for all"),
     SystemCall::partial(
         abi::__NR_prctl,
@@ -140,19 +142,35 @@ pub(crate) fn memory_bytes() -> (u64, u64) {
 
 fn times(call: &Call<'_>) -> Result<u64, Errno> {
     const TICK_NS: u64 = 10_000_000;
-    let ticks = call.now().1 / TICK_NS;
     if call.arguments[0] != 0 {
-        call.memory().write_value(call.arguments[0], &[ticks, 0, 0, 0])?;
+        let process = call.process();
+        let words = [process.ran_ns() / TICK_NS, 0, process.children_ran_ns() / TICK_NS, 0];
+        call.memory().write_value(call.arguments[0], &words)?;
     }
-    Ok(ticks)
+    Ok(call.now().1 / TICK_NS)
 }
 
 fn usage(call: &Call<'_>) -> Result<u64, Errno> {
-    let now = call.now().1;
-    let mut words = [0_u64; 18];
-    (words[0], words[1]) = (now / 1_000_000_000, now % 1_000_000_000 / 1000);
-    words[4] = call.memory().bytes().1 / 1024;
+    const OWN: i32 = 0;
+    const CHILDREN: i32 = -1;
+    const THREAD: i32 = 1;
+    let resident_bytes = call.memory().bytes().1;
+    let words = match call.int(0) {
+        OWN => usage_words(call.process().ran_ns(), resident_bytes),
+        THREAD => usage_words(call.task().ran_ns(), resident_bytes),
+        CHILDREN => usage_words(call.process().children_ran_ns(), 0),
+        _ => return Err(Errno::EINVAL),
+    };
     call.memory().write_value(call.arguments[1], &words).map(|()| 0)
+}
+
+/// Linux's `struct rusage`: the user's time, and the largest resident size in KiB, of which the present one
+/// is told; all else is zero.
+pub(super) fn usage_words(ran_ns: u64, resident_bytes: u64) -> [u64; 18] {
+    let mut words = [0; 18];
+    (words[0], words[1]) = (ran_ns / 1_000_000_000, ran_ns % 1_000_000_000 / 1000);
+    words[4] = resident_bytes / 1024;
+    words
 }
 
 fn processor(call: &Call<'_>) -> Result<u64, Errno> {

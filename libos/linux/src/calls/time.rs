@@ -1,20 +1,17 @@
 //! Time: clock_gettime(2), nanosleep(2).
 
 use crate::call::Call;
+use crate::process::Process;
+use crate::processor_time::ProcessorClock;
 use crate::table::SystemCall;
+use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// These calls.
 pub const ROWS: &[SystemCall] = &[
-    SystemCall::partial(
-        abi::__NR_clock_gettime,
-        "clock_gettime",
-        &["clock", "time"],
-        get_time,
-        "clocks of processor time count the time since boot",
-    ),
+    SystemCall::complete(abi::__NR_clock_gettime, "clock_gettime", &["clock", "time"], get_time),
     SystemCall::complete(abi::__NR_clock_getres, "clock_getres", &["clock", "resolution"], get_resolution),
     SystemCall::complete(abi::__NR_gettimeofday, "gettimeofday", &["time", "zone"], time_of_day),
     SystemCall::complete(abi::__NR_time, "time", &["time"], seconds),
@@ -85,12 +82,11 @@ pub(super) fn clock(call: &Call<'_>, clock: i32) -> Result<u64, Errno> {
         abi::CLOCK_MONOTONIC
         | abi::CLOCK_MONOTONIC_RAW
         | abi::CLOCK_MONOTONIC_COARSE
-        | abi::CLOCK_BOOTTIME
-        | abi::CLOCK_PROCESS_CPUTIME_ID
-        | abi::CLOCK_THREAD_CPUTIME_ID => Ok(monotonic),
-        // Those of another process or thread have negative numbers.
-        _ if clock < 0 => Ok(monotonic),
-        _ => Err(Errno::EINVAL),
+        | abi::CLOCK_BOOTTIME => Ok(monotonic),
+        _ => {
+            let (process, clock) = ProcessorClock::of(call, clock).ok_or(Errno::EINVAL)??;
+            clock.ns(&process).ok_or(Errno::EINVAL)
+        }
     }
 }
 
@@ -136,11 +132,35 @@ fn sleep_on(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, flags, time, left, ..] = call.arguments;
     let now = clock(call, call.int(0))?;
     let ns = call.memory().read_value::<TimeSpec>(time)?.ns()?;
+    if let Some(whose) = ProcessorClock::of(call, call.int(0)) {
+        let (process, clock) = whose?;
+        let is_absolute = flags as u32 & abi::TIMER_ABSTIME != 0;
+        return sleep_until_it_ran(call, &process, &clock, if is_absolute { ns } else { now + ns });
+    }
     let monotonic = call.now().1;
     if flags as u32 & abi::TIMER_ABSTIME != 0 {
         return sleep_until(call, monotonic.saturating_add(ns.saturating_sub(now)), 0);
     }
     sleep_until(call, monotonic.saturating_add(ns), left)
+}
+
+/// Sleeps until a process had the core for so long.
+///
+/// # Errors
+/// `EINVAL`: on a thread's clock; who sleeps does not run.
+fn sleep_until_it_ran(
+    call: &Call<'_>,
+    process: &Rc<Process>,
+    clock: &ProcessorClock,
+    at_ns: u64,
+) -> Result<u64, Errno> {
+    match clock {
+        ProcessorClock::Thread(_) => Err(Errno::EINVAL),
+        ProcessorClock::Process => {
+            let process = Rc::downgrade(process);
+            call.block_on(clock.reach(&call.family().handle, &process, at_ns)).map(|_| 0)
+        }
+    }
 }
 
 /// Sleeps; if a signal comes before, what is left is written to `left`.

@@ -3,6 +3,7 @@
 use super::time::{TimeSpec, clock};
 use crate::call::Call;
 use crate::process::Process;
+use crate::processor_time::ProcessorClock;
 use crate::signals::{Info, Signal};
 use crate::table::SystemCall;
 use alloc::rc::{Rc, Weak};
@@ -20,21 +21,15 @@ pub const ROWS: &[SystemCall] = &[
         "setitimer",
         &["timer", "new", "old"],
         set_interval_timer,
-        "ITIMER_REAL alone",
+        "ITIMER_VIRTUAL counts the time within calls, too",
     ),
-    SystemCall::partial(
-        abi::__NR_getitimer,
-        "getitimer",
-        &["timer", "now"],
-        get_interval_timer,
-        "as setitimer",
-    ),
+    SystemCall::complete(abi::__NR_getitimer, "getitimer", &["timer", "now"], get_interval_timer),
     SystemCall::partial(
         abi::__NR_timer_create,
         "timer_create",
         &["clock", "event", "timer"],
         create,
-        "on clocks of processor time EOPNOTSUPP",
+        "of clocks of processor time those of the own process",
     ),
     SystemCall::complete(
         abi::__NR_timer_settime,
@@ -60,14 +55,60 @@ const US_IN_S: u64 = 1_000_000;
 /// Most timers of a process.
 const TIMERS_MAX: usize = 1024;
 
+/// What the times of a timer are counted by.
+#[derive(Debug)]
+enum Counted {
+    /// A clock of the machine's, by its number.
+    Clock(i32),
+    /// The time for which its process, or a thread of that, had the core.
+    Processor(ProcessorClock),
+}
+
+impl Default for Counted {
+    fn default() -> Counted {
+        Counted::Clock(abi::CLOCK_MONOTONIC as i32)
+    }
+}
+
+/// The timers of every process that setitimer(2) sets, in the order of their numbers.
+#[derive(Debug)]
+pub(crate) struct IntervalTimers([Rc<SignalTimer>; 3]);
+
+impl Default for IntervalTimers {
+    fn default() -> IntervalTimers {
+        let timer = |signal, counted| {
+            let info = Some((Info::sent(signal, abi::SI_KERNEL as i32, 0, 0), None));
+            Rc::new(SignalTimer { counted, info, ..SignalTimer::default() })
+        };
+        let processor = || Counted::Processor(ProcessorClock::Process);
+        IntervalTimers([
+            timer(Signal::ALRM, Counted::default()),
+            timer(Signal::VTALRM, processor()),
+            timer(Signal::PROF, processor()),
+        ])
+    }
+}
+
+impl IntervalTimers {
+    /// The one of real time, which alarm(2) sets, too.
+    fn alarm(&self) -> &Rc<SignalTimer> {
+        &self.0[0]
+    }
+
+    /// None rings any more.
+    pub fn stop(&self) {
+        self.0.iter().for_each(|timer| timer.stop());
+    }
+}
+
 /// A timer that sends its process a signal, once or again and again.
 #[derive(Debug, Default)]
 pub(crate) struct SignalTimer {
-    /// Which clock its times are of.
-    clock: i32,
+    counted: Counted,
     /// What is sent, and to which thread if not to any; nothing if nobody is told.
     info: Option<(Info, Option<u32>)>,
-    /// When it rings next, on the board's clock, and how far apart from then on; 0 if once.
+    /// When it rings next, on the board's clock or that of processor time, and how far apart from then on; 0
+    /// if once.
     next_ns: Cell<Option<u64>>,
     every_ns: Cell<u64>,
     /// Which setting is in force: those before are over.
@@ -78,10 +119,20 @@ pub(crate) struct SignalTimer {
 }
 
 impl SignalTimer {
-    /// The one of every process that setitimer(2) and alarm(2) set.
-    pub fn of_process() -> Rc<SignalTimer> {
-        let info = Some((Info::sent(Signal::ALRM, abi::SI_KERNEL as i32, 0, 0), None));
-        Rc::new(SignalTimer { clock: abi::CLOCK_MONOTONIC as i32, info, ..SignalTimer::default() })
+    /// What is the time for it.
+    fn now_ns(&self, process: &Process) -> u64 {
+        match &self.counted {
+            Counted::Clock(_) => nom_sys::time::now_ns(),
+            Counted::Processor(clock) => clock.ns(process).unwrap_or(0),
+        }
+    }
+
+    /// What the clock says that its points of time are of.
+    fn clock_ns(&self, call: &Call<'_>) -> Result<u64, Errno> {
+        match &self.counted {
+            Counted::Clock(number) => clock(call, *number),
+            Counted::Processor(clock) => clock.ns(call.process()).ok_or(Errno::EINVAL),
+        }
     }
 
     /// It does not ring any more.
@@ -90,8 +141,9 @@ impl SignalTimer {
         self.next_ns.set(None);
     }
 
-    /// How long until it rings, at `now_ns`, and how far apart from then on: zeros if it does not.
-    fn left(&self, now_ns: u64) -> (u64, u64) {
+    /// How long until it rings, and how far apart from then on: zeros if it does not.
+    fn left(&self, process: &Process) -> (u64, u64) {
+        let now_ns = self.now_ns(process);
         // One that is due and has not been told of yet has a little left: zero says that it does not ring.
         let left = self.next_ns.get().map(|next_ns| next_ns.saturating_sub(now_ns).max(1));
         left.map_or((0, self.every_ns.get()), |left| (left, self.every_ns.get()))
@@ -112,12 +164,18 @@ impl SignalTimer {
 
     async fn ring(self: Rc<Self>, handle: Handle, process: Weak<Process>, setting: u64) {
         while let Some(next_ns) = self.next_ns.get() {
-            handle.sleep(next_ns.saturating_sub(nom_sys::time::now_ns())).await;
+            match &self.counted {
+                Counted::Clock(_) => handle.sleep_until(next_ns).await,
+                Counted::Processor(clock) if clock.reach(&handle, &process, next_ns).await.is_none() => {
+                    return;
+                }
+                Counted::Processor(_) => {}
+            }
             let Some(process) = process.upgrade().filter(|process| !process.has_ended()) else { return };
             if self.setting.get() != setting {
                 return;
             }
-            let (every_ns, now_ns) = (self.every_ns.get(), nom_sys::time::now_ns());
+            let (every_ns, now_ns) = (self.every_ns.get(), self.now_ns(&process));
             let missed = now_ns.saturating_sub(next_ns).checked_div(every_ns).unwrap_or(0);
             self.next_ns
                 .set((every_ns != 0).then(|| next_ns.saturating_add((missed + 1).saturating_mul(every_ns))));
@@ -152,8 +210,8 @@ impl SignalTimer {
 }
 
 fn alarm(call: &Call<'_>) -> Result<u64, Errno> {
-    let (timer, now_ns) = (call.process().alarm.clone(), call.now().1);
-    let (left_ns, _) = timer.left(now_ns);
+    let (timer, now_ns) = (call.process().interval_timers.alarm(), call.now().1);
+    let (left_ns, _) = timer.left(call.process());
     let first_ns = u64::from(call.arguments[0] as u32) * NS_IN_S;
     timer.set(call.process(), (first_ns != 0).then(|| now_ns + first_ns), 0);
     // To the nearest second, but never none of what is left.
@@ -167,23 +225,25 @@ fn time_value(ns: u64) -> [u64; 2] {
 }
 
 /// Seconds and microseconds, twice: how far apart, and when first.
-fn interval_words(call: &Call<'_>) -> [u64; 4] {
-    let (left_ns, every_ns) = call.process().alarm.left(call.now().1);
+fn interval_words(timer: &SignalTimer, process: &Process) -> [u64; 4] {
+    let (left_ns, every_ns) = timer.left(process);
     let ([every, every_us], [first, first_us]) = (time_value(every_ns), time_value(left_ns));
     [every, every_us, first, first_us]
 }
 
+/// The timer that the first argument names.
+///
 /// # Errors
-/// `EINVAL`: there is the timer of real time alone.
-fn check_real(call: &Call<'_>) -> Result<(), Errno> {
-    const REAL: i32 = 0;
-    if call.int(0) == REAL { Ok(()) } else { Err(Errno::EINVAL) }
+/// `EINVAL`.
+fn interval_timer<'a>(call: &'a Call<'_>) -> Result<&'a Rc<SignalTimer>, Errno> {
+    let timers = &call.process().interval_timers.0;
+    usize::try_from(call.int(0)).ok().and_then(|index| timers.get(index)).ok_or(Errno::EINVAL)
 }
 
 fn set_interval_timer(call: &Call<'_>) -> Result<u64, Errno> {
-    check_real(call)?;
+    let (timer, process) = (interval_timer(call)?, call.process());
     let [_, new, old, ..] = call.arguments;
-    let before = interval_words(call);
+    let before = interval_words(timer, process);
     // Without a new one it is as if all were zeros.
     let words = if new == 0 { [0; 4] } else { call.memory().read_value(new)? };
     let [every, every_us, first, first_us]: [u64; 4] = words;
@@ -191,9 +251,9 @@ fn set_interval_timer(call: &Call<'_>) -> Result<u64, Errno> {
         return Err(Errno::EINVAL);
     }
     let ns = |seconds: u64, us: u64| seconds.saturating_mul(NS_IN_S).saturating_add(us * 1000);
-    let (first_ns, now_ns) = (ns(first, first_us), call.now().1);
+    let (first_ns, now_ns) = (ns(first, first_us), timer.now_ns(process));
     let at_ns = (first_ns != 0).then(|| now_ns.saturating_add(first_ns));
-    call.process().alarm.set(call.process(), at_ns, ns(every, every_us));
+    timer.set(process, at_ns, ns(every, every_us));
     if old != 0 {
         call.memory().write_value(old, &before)?;
     }
@@ -201,8 +261,8 @@ fn set_interval_timer(call: &Call<'_>) -> Result<u64, Errno> {
 }
 
 fn get_interval_timer(call: &Call<'_>) -> Result<u64, Errno> {
-    check_real(call)?;
-    call.memory().write_value(call.arguments[1], &interval_words(call)).map(|()| 0)
+    let words = interval_words(interval_timer(call)?, call.process());
+    call.memory().write_value(call.arguments[1], &words).map(|()| 0)
 }
 
 /// Linux's `struct sigevent`, as far as it is read.
@@ -219,10 +279,7 @@ fn create(call: &Call<'_>) -> Result<u64, Errno> {
     const THREAD: u32 = abi::SIGEV_SIGNAL | abi::SIGEV_THREAD_ID;
     let [_, event, identifier, ..] = call.arguments;
     let number = call.int(0);
-    match number as u32 {
-        abi::CLOCK_REALTIME | abi::CLOCK_MONOTONIC | abi::CLOCK_BOOTTIME | abi::CLOCK_TAI => {}
-        _ => return Err(clock(call, number).map_or(Errno::EINVAL, |_| Errno::EOPNOTSUPP)),
-    }
+    let counted = counted(call, number)?;
     let mut timers = call.process().timers.borrow_mut();
     let id = (0..TIMERS_MAX as i32).find(|id| !timers.contains_key(id)).ok_or(Errno::EAGAIN)?;
     let alarm = SignalEvent {
@@ -250,8 +307,26 @@ fn create(call: &Call<'_>) -> Result<u64, Errno> {
         }
     };
     call.memory().write_value(identifier, &id)?;
-    timers.insert(id, Rc::new(SignalTimer { clock: number, info, ..SignalTimer::default() }));
+    timers.insert(id, Rc::new(SignalTimer { counted, info, ..SignalTimer::default() }));
     Ok(0)
+}
+
+/// What a timer on the clock of this number counts.
+///
+/// # Errors
+/// `EINVAL` if there is no such clock, or it is another process's; `EOPNOTSUPP` if it has no timers.
+fn counted(call: &Call<'_>, number: i32) -> Result<Counted, Errno> {
+    match (number as u32, ProcessorClock::of(call, number)) {
+        (_, Some(whose)) => {
+            let (process, clock) = whose?;
+            let is_own = process.id == call.process().id;
+            if is_own { Ok(Counted::Processor(clock)) } else { Err(Errno::EINVAL) }
+        }
+        (abi::CLOCK_REALTIME | abi::CLOCK_MONOTONIC | abi::CLOCK_BOOTTIME | abi::CLOCK_TAI, None) => {
+            Ok(Counted::Clock(number))
+        }
+        _ => Err(clock(call, number).map_or(Errno::EINVAL, |_| Errno::EOPNOTSUPP)),
+    }
 }
 
 fn find(call: &Call<'_>) -> Result<Rc<SignalTimer>, Errno> {
@@ -260,7 +335,7 @@ fn find(call: &Call<'_>) -> Result<Rc<SignalTimer>, Errno> {
 
 /// How far apart and how long from now on.
 fn told(call: &Call<'_>, timer: &SignalTimer) -> [TimeSpec; 2] {
-    let (left_ns, every_ns) = timer.left(call.now().1);
+    let (left_ns, every_ns) = timer.left(call.process());
     [TimeSpec::of_ns(every_ns), TimeSpec::of_ns(left_ns)]
 }
 
@@ -270,10 +345,10 @@ fn set_time(call: &Call<'_>) -> Result<u64, Errno> {
     let [every, first] = call.memory().read_value::<[TimeSpec; 2]>(new)?;
     let (every_ns, first_ns) = (every.ns()?, first.ns()?);
     let before = told(call, &timer);
-    let now_ns = call.now().1;
+    let now_ns = timer.now_ns(call.process());
     let left_ns = match flags as u32 & abi::TIMER_ABSTIME {
         0 => first_ns,
-        _ => first_ns.saturating_sub(clock(call, timer.clock)?),
+        _ => first_ns.saturating_sub(timer.clock_ns(call)?),
     };
     timer.set(call.process(), (first_ns != 0).then(|| now_ns.saturating_add(left_ns)), every_ns);
     if old != 0 {

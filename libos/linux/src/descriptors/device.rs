@@ -5,7 +5,7 @@ use super::open::Stream;
 use super::ready::Events;
 use core::cell::RefCell;
 use nom_app::port::world::Entropy as _;
-use nom_fs::{CONSOLE, Errno, FULL, NULL, NodeId, NodeType, RANDOM, TTY, URANDOM, ZERO};
+use nom_fs::{CONSOLE, Errno, FULL, NULL, NodeId, NodeType, RANDOM, URANDOM, ZERO};
 use nom_sys::port::Entropy;
 
 /// What a device does.
@@ -34,7 +34,7 @@ impl DeviceKind {
             ZERO => Ok(DeviceKind::Zero),
             FULL => Ok(DeviceKind::Full),
             RANDOM | URANDOM => Ok(DeviceKind::Random),
-            TTY | CONSOLE => Ok(DeviceKind::Console),
+            CONSOLE => Ok(DeviceKind::Console),
             _ => Err(Errno::ENXIO),
         }
     }

@@ -19,7 +19,7 @@ pub(crate) mod locks;
 pub(crate) mod mapped;
 mod message;
 mod netlink;
-mod node;
+pub(crate) mod node;
 mod notice;
 mod open;
 mod options;
@@ -38,11 +38,22 @@ use crate::call::Call;
 use crate::process::Process;
 use alloc::rc::Rc;
 use device::{Device, DeviceKind};
-use linux_raw_sys::general::{O_RDONLY, O_WRONLY};
+use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_RDONLY, O_WRONLY};
 use node::OpenNode;
 use nom_fs::{Errno, NodeType};
+pub(crate) use open::Stream;
 use open::{Description, Object};
 pub(crate) use table::Descriptors;
+
+/// A descriptor of an end of a terminal that was opened with these flags.
+///
+/// # Errors
+/// `EMFILE`.
+pub(crate) fn add_terminal_end(call: &Call<'_>, end: Rc<dyn Stream>, flags: u32) -> Result<u64, Errno> {
+    let kept = flags & (O_ACCMODE | O_NONBLOCK);
+    let description = Description::new(Object::Stream(end), kept);
+    calls::make::add(call, description, flags).map(|descriptor| descriptor as u64)
+}
 
 /// What can be mapped of a descriptor.
 pub(crate) enum Mappable {

@@ -99,6 +99,11 @@ pub(crate) trait Stream {
         None
     }
 
+    /// It as an end of a terminal.
+    fn terminal(&self) -> Option<crate::terminal::TerminalEnd<'_>> {
+        None
+    }
+
     /// It as a timer.
     fn timer(&self) -> Option<&super::timer::Timer> {
         None

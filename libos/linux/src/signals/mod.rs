@@ -62,8 +62,37 @@ macro_rules! signal_number {
     (CONT) => {
         abi::SIGCONT
     };
+    (PROF) => {
+        abi::SIGPROF
+    };
+    (VTALRM) => {
+        abi::SIGVTALRM
+    };
+    (HUP) => {
+        abi::SIGHUP
+    };
+    (INT) => {
+        abi::SIGINT
+    };
+    (QUIT) => {
+        abi::SIGQUIT
+    };
+    (TSTP) => {
+        abi::SIGTSTP
+    };
+    (TTIN) => {
+        abi::SIGTTIN
+    };
+    (TTOU) => {
+        abi::SIGTTOU
+    };
+    (WINCH) => {
+        abi::SIGWINCH
+    };
 }
-signals! { KILL STOP SEGV BUS FPE ILL TRAP CHLD PIPE ALRM TERM CONT }
+signals! {
+    KILL STOP SEGV BUS FPE ILL TRAP CHLD PIPE ALRM TERM CONT PROF VTALRM HUP INT QUIT TSTP TTIN TTOU WINCH
+}
 
 impl Signal {
     /// Errors: `EINVAL`, for numbers that are no signal's.

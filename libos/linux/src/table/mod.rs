@@ -217,6 +217,15 @@ fn unknown(call: &Call<'_>, number: u64) {
     });
 }
 
+/// Whether a call that a signal interrupted goes on if nobody handles that: all but those of which signal(7)
+/// says otherwise ("Interruption of system calls and library functions by stop signals").
+pub(crate) fn goes_on(number: u64) -> bool {
+    use linux_raw_sys::general as nr;
+    const OVER: &[u32] =
+        &[nr::__NR_epoll_wait, nr::__NR_epoll_pwait, nr::__NR_epoll_pwait2, nr::__NR_rt_sigtimedwait];
+    OVER.iter().all(|over| u64::from(*over) != number)
+}
+
 /// Whether a call is made again after a signal whose handler wants that (signal(7), "Interruption of system
 /// calls").
 pub(crate) fn restarts(number: u64) -> bool {
@@ -244,6 +253,16 @@ pub(crate) fn restarts(number: u64) -> bool {
         nr::__NR_fcntl,
         nr::__NR_futex,
         nr::__NR_getrandom,
+        nr::__NR_preadv,
+        nr::__NR_pwritev,
+        nr::__NR_preadv2,
+        nr::__NR_pwritev2,
+        nr::__NR_recvmmsg,
+        nr::__NR_sendmmsg,
+        nr::__NR_sendfile,
+        nr::__NR_splice,
+        nr::__NR_tee,
+        nr::__NR_vmsplice,
     ];
     AGAIN.iter().any(|again| u64::from(*again) == number)
 }

@@ -81,6 +81,11 @@ impl Coroutine {
         NonZeroUsize::new(self.stack_pointer.replace(NOWHERE)).map(Resumption)
     }
 
+    /// Whether it runs, or has ended.
+    pub fn is_running(&self) -> bool {
+        self.stack_pointer.get() == NOWHERE
+    }
+
     /// Goes on with another one; returns when somebody goes on with this one, which is the one that runs.
     ///
     /// # Panics

@@ -78,6 +78,8 @@ pub(crate) struct Entry {
     /// Who pays for it, and who that is for the scheduler.
     activity: Cell<Activity>,
     seat: Cell<SeatId>,
+    /// How long it had the core before its present turn.
+    ran_ns: Cell<u64>,
     stacks: Rc<Stacks>,
 }
 
@@ -110,6 +112,8 @@ pub(crate) struct Turns {
     began_ns: Cell<Option<u64>>,
     /// When the loop had its turn last, after a thread.
     left_ns: Cell<u64>,
+    /// Since when the running thread has the core.
+    resumed_ns: Cell<u64>,
     switches: Cell<u64>,
     pub interruptions: Interruptions,
 }
@@ -122,6 +126,7 @@ impl Turns {
             over_ns: Cell::new(None),
             began_ns: Cell::new(None),
             left_ns: Cell::new(0),
+            resumed_ns: Cell::new(0),
             switches: Cell::new(0),
             interruptions: Interruptions::new(),
         }
@@ -139,6 +144,13 @@ impl Turns {
         self.switches.set(self.switches.get() + 1);
         self.over_ns.set(None);
         self.began_ns.set(None);
+    }
+
+    /// The running thread makes way: it had the core until now.
+    #[inline(always)]
+    fn charge(&self, running: &Entry, now_ns: u64) {
+        let turn_ns = now_ns.saturating_sub(self.resumed_ns.replace(now_ns));
+        running.ran_ns.set(running.ran_ns.get() + turn_ns);
     }
 
     /// The loop goes on, after threads.
@@ -253,6 +265,7 @@ impl Threads {
                 account: Cell::new(None),
                 activity: Cell::new(activity),
                 seat: Cell::new(seat),
+                ran_ns: Cell::new(0),
                 stacks: self.stacks.clone(),
             })
         });
@@ -274,6 +287,7 @@ impl Shared {
         let before = self.threads.switches.get();
         let resumption = self.clients.borrow().threads[first].coroutine.resumption();
         self.threads.switched();
+        self.threads.resumed_ns.set(now_ns);
         self.threads.home.switch_to(resumption.expect("no thread runs while the loop does"));
         let switches = self.threads.switches.get() - before;
         self.meter.borrow_mut().worked(self.activity.get(), switches - 1);
@@ -361,6 +375,7 @@ impl Shared {
         // Of threads that are ready none but the one that asks runs.
         let Some(resumption) = clients.threads[next].coroutine.resumption() else { return };
         drop(clients);
+        self.threads.charge(running, self.now_ns.get());
         self.threads.switched();
         running.coroutine.switch_to(resumption);
     }
@@ -380,6 +395,7 @@ impl Shared {
             }
         }
         drop(clients);
+        self.threads.charge(running, now_ns);
         let resumption = self.threads.home.resumption().expect("the loop waits while threads run");
         running.coroutine.switch_to(resumption);
     }
@@ -466,6 +482,19 @@ impl CoreWaker {
     /// Wakes the thread, if it waits.
     pub fn wake(&self) {
         self.handle.shared().wake_thread(self.thread);
+    }
+
+    /// How many nanoseconds the thread has had the core so far; nothing once it has ended.
+    #[must_use]
+    pub fn ran_ns(&self) -> Option<u64> {
+        let shared = self.handle.shared();
+        let clients = shared.clients.borrow();
+        let entry = clients.threads.get(self.thread)?;
+        let turn_ns = match entry.coroutine.is_running() {
+            true => self.handle.clock_ns().saturating_sub(shared.threads.resumed_ns.get()),
+            false => 0,
+        };
+        Some(entry.ran_ns.get() + turn_ns)
     }
 }
 

@@ -55,6 +55,31 @@ fn a_blocked_thread_lets_others_run_and_the_core_sleep() {
 }
 
 #[test]
+fn a_thread_is_told_how_long_it_and_others_had_the_core() {
+    let (world, mut core, threads) = threads();
+    let other = Rc::new(core::cell::OnceCell::new());
+    let (passing, told) = (world.clone(), other.clone());
+    let first = threads.spawn(ONE, move |thread: &Thread<'_>| {
+        told.set(thread.core_waker()).expect("once");
+        passing.pass(3 * MS);
+        thread.sleep(20 * MS);
+        passing.pass(2 * MS);
+        thread.core_waker().ran_ns().expect("it lives")
+    });
+    let second = threads.spawn(ONE, move |thread: &Thread<'_>| {
+        world.pass(7 * MS);
+        let own = thread.core_waker().ran_ns().expect("it lives");
+        thread.sleep(MS);
+        (own, other.get().expect("it came first").ran_ns().expect("it sleeps"))
+    });
+    let (own, others) = core.block_on(second.unwrap()).expect("it ends").expect("it ends");
+    // Readings of the clock take time there, too.
+    assert_eq!([own / MS, others / MS], [7, 3]);
+    let whole = core.block_on(first.unwrap()).expect("it ends").expect("it ends");
+    assert_eq!(whole / MS, 5, "what it slept is not counted");
+}
+
+#[test]
 fn threads_join_threads_and_tasks() {
     let (_, mut core, threads) = threads();
     let inner = threads.clone();

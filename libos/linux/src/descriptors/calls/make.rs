@@ -60,7 +60,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
 ];
 
 /// A new descriptor; flags as `open` has them.
-pub(super) fn add(call: &Call<'_>, description: Rc<Description>, flags: u32) -> Result<i32, Errno> {
+pub(crate) fn add(call: &Call<'_>, description: Rc<Description>, flags: u32) -> Result<i32, Errno> {
     let descriptors = call.process().descriptors.borrow().clone();
     descriptors.add(description, OnExec::closes_if(flags & abi::O_CLOEXEC))
 }

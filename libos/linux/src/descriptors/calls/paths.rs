@@ -8,10 +8,13 @@ use crate::descriptors::open::{Description, Object, Stream};
 use crate::descriptors::ready::until_ready;
 use crate::descriptors::table::OnExec;
 use crate::table::SystemCall;
+use crate::terminal::Slave;
 use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use nom_fs::proc::ProcNode;
-use nom_fs::{Access, Caller, Errno, LastLink, NodeId, NodeType, Ownership, Replace, Stamp, Vfs};
+use nom_fs::{
+    Access, Caller, Errno, LastLink, NodeId, NodeType, Ownership, PTMX, Replace, Stamp, TTY, Vfs, terminal_of,
+};
 
 const HERE: i32 = abi::AT_FDCWD;
 
@@ -178,8 +181,7 @@ fn open_with(call: &Call<'_>, descriptor: i32, index: usize, flags: u32, mode: u
             descriptors.get(other as i32)?
         }
         (_, NodeType::Character, Some(number)) if !is_path => {
-            let device = Device::new(DeviceKind::of_number(number)?, Some(held));
-            Description::new(Object::Stream(Rc::new(device)), kept)
+            Description::new(Object::Stream(open_device(call, number, held, flags)?), kept)
         }
         (_, NodeType::Fifo, _) if !is_path => open_fifo(call, held, kept)?,
         _ => Description::new(Object::Node(Rc::new(held)), kept),
@@ -187,6 +189,26 @@ fn open_with(call: &Call<'_>, descriptor: i32, index: usize, flags: u32, mode: u
     let on_exec = OnExec::closes_if(flags & abi::O_CLOEXEC);
     let descriptors = call.process().descriptors.borrow().clone();
     descriptors.add(description, on_exec).map(|descriptor| descriptor as u64)
+}
+
+/// Opens the device of this number.
+fn open_device(call: &Call<'_>, number: u64, held: OpenNode, flags: u32) -> Result<Rc<dyn Stream>, Errno> {
+    let (family, process) = (call.family(), call.process());
+    if number == PTMX {
+        return Ok(Rc::new(family.terminals.create(family, process.user(), held)?));
+    }
+    let own = family.terminals.of_session(process.session.get()).filter(|_| number == TTY);
+    if let Some(terminal) = own {
+        return Ok(Rc::new(Slave::new(terminal, held)));
+    }
+    if let Some(terminal) = terminal_of(number) {
+        let slave = family.terminals.open(terminal, held)?;
+        if flags & abi::O_NOCTTY == 0 {
+            slave.opened_by(process);
+        }
+        return Ok(Rc::new(slave));
+    }
+    Ok(Rc::new(Device::new(DeviceKind::of_number(number)?, Some(held))))
 }
 
 /// Opens a pipe that has a name: who does not say otherwise waits for somebody at the other end.

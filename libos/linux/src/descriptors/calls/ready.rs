@@ -3,7 +3,7 @@
 use super::get;
 use super::make::add;
 use crate::call::Call;
-use crate::calls::time::deadline_after;
+use crate::calls::time::{TimeSpec, deadline_after};
 use crate::descriptors::epoll::{Epoll, Occurrences, Watched};
 use crate::descriptors::open::Description;
 use crate::descriptors::ready::{Events, until_ready};
@@ -14,13 +14,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
-use zerocopy::IntoBytes;
+use zerocopy::{Immutable, IntoBytes};
 
 /// Bytes of `struct epoll_event`, which has no gap on x86-64.
 const EVENT: u64 = 12;
 /// Most events that one call tells.
 const EVENTS_MAX: i32 = 4096;
 const NS_IN_MS: u64 = 1_000_000;
+const NS_IN_S: u64 = 1_000_000_000;
 
 /// These calls.
 pub(crate) const ROWS: &[SystemCall] = &[
@@ -69,7 +70,9 @@ pub(crate) const ROWS: &[SystemCall] = &[
         |call| {
             let deadline = deadline_after(call, call.arguments[2])?;
             set_mask(call, call.arguments[3])?;
-            poll(call, deadline)
+            let result = poll(call, deadline);
+            tell_rest(call, call.arguments[2], deadline, TimeSpec::of_ns);
+            result
         },
     ),
     SystemCall::complete(
@@ -77,16 +80,10 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "select",
         &["count", "read", "write", "except", "timeout"],
         |call| {
-            let address = call.arguments[4];
-            let deadline = match address {
-                0 => None,
-                _ => {
-                    let [seconds, microseconds]: [u64; 2] = call.memory().read_value(address)?;
-                    let ns = seconds.saturating_mul(1_000_000_000).saturating_add(microseconds * 1000);
-                    Some(call.now().1.saturating_add(ns))
-                }
-            };
-            select(call, deadline)
+            let deadline = deadline_of_time_value(call, call.arguments[4])?;
+            let result = select(call, deadline);
+            tell_rest(call, call.arguments[4], deadline, |ns| [ns / NS_IN_S, ns % NS_IN_S / 1000]);
+            result
         },
     ),
     SystemCall::complete(
@@ -99,7 +96,9 @@ pub(crate) const ROWS: &[SystemCall] = &[
                 let [mask, _]: [u64; 2] = call.memory().read_value(call.arguments[5])?;
                 set_mask(call, mask)?;
             }
-            select(call, deadline)
+            let result = select(call, deadline);
+            tell_rest(call, call.arguments[4], deadline, TimeSpec::of_ns);
+            result
         },
     ),
 ];
@@ -107,6 +106,34 @@ pub(crate) const ROWS: &[SystemCall] = &[
 /// When a timeout in milliseconds is over; never if it is negative.
 fn timeout_ms(call: &Call<'_>, timeout: i32) -> Option<u64> {
     u64::try_from(timeout).ok().map(|ms| call.now().1.saturating_add(ms * NS_IN_MS))
+}
+
+/// When a timeout in seconds and microseconds at `address` is over; never if there is none.
+fn deadline_of_time_value(call: &Call<'_>, address: u64) -> Result<Option<u64>, Errno> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let [seconds, microseconds]: [i64; 2] = call.memory().read_value(address)?;
+    let (Ok(seconds), Ok(microseconds)) = (u64::try_from(seconds), u64::try_from(microseconds)) else {
+        return Err(Errno::EINVAL);
+    };
+    let ns = seconds.saturating_mul(NS_IN_S).saturating_add(microseconds.saturating_mul(1000));
+    Ok(Some(call.now().1.saturating_add(ns)))
+}
+
+/// Tells how much of a timeout was left, in its place, which `form` has a form for: select(2), "Linux notes".
+/// One of nothing is left as it is, and so is one that cannot be written to.
+fn tell_rest<T: IntoBytes + Immutable>(
+    call: &Call<'_>,
+    address: u64,
+    deadline: Option<u64>,
+    form: impl FnOnce(u64) -> T,
+) {
+    let Some(deadline) = deadline else { return };
+    let had_none = call.memory().read_value::<[u64; 2]>(address) == Ok([0; 2]);
+    if !had_none {
+        let _ = call.memory().write_value(address, &form(deadline.saturating_sub(call.now().1)));
+    }
 }
 
 /// Signals that are blocked while the call waits, if there is a mask at this address.

@@ -1,0 +1,374 @@
+//! Pseudoterminals (pty(7)): pairs of ends between which the [line discipline](discipline) stands. Who opens
+//! `/dev/ptmx` has the master, a terminal's user as it were; programs find the slave at `/dev/pts/N`.
+
+pub(crate) mod control;
+mod discipline;
+
+use crate::descriptors::Stream;
+use crate::descriptors::node::OpenNode;
+use crate::descriptors::ready::{Events, Waiters};
+use crate::family::ProcessFamily;
+use crate::process::{Process, file_time};
+use crate::signals::{Info, Signal};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::rc::{Rc, Weak};
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::task::Waker;
+use discipline::{KeySignal, LineDiscipline};
+use nom_fs::{Caller, Credentials, Errno, NodeId, NodeType, Ownership, Vfs};
+
+/// Bytes that programs wrote and nobody read, after which they wait.
+const OUTPUT_MAX: usize = 1 << 14;
+/// Most pseudoterminals, as `/proc/sys/kernel/pty/max` has it on Linux.
+const TERMINALS_MAX: u32 = 4096;
+
+/// The pseudoterminals that there are, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Terminals(RefCell<BTreeMap<u32, Weak<Terminal>>>);
+
+/// What both ends of a pseudoterminal share.
+pub(crate) struct Terminal {
+    /// Its number: that of its name in `/dev/pts`.
+    number: u32,
+    family: Weak<ProcessFamily>,
+    discipline: RefCell<LineDiscipline>,
+    /// What the master reads.
+    output: RefCell<VecDeque<u8>>,
+    /// Rows, columns, and what both are in pixels.
+    window: Cell<[u16; 4]>,
+    /// Nobody may open the slave (unlockpt(3)).
+    is_locked: Cell<bool>,
+    /// The session whose controlling terminal it is, and the process group that has it.
+    session: Cell<Option<u32>>,
+    foreground: Cell<u32>,
+    /// How often the slave is open, if it was ever.
+    slaves: Cell<Option<usize>>,
+    is_hung_up: Cell<bool>,
+    waiters: Waiters,
+}
+
+impl fmt::Debug for Terminal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Terminal({})", self.number)
+    }
+}
+
+impl Terminals {
+    /// A new one, whose slave `user` may open once it is unlocked.
+    ///
+    /// # Errors
+    /// `ENOSPC` if there are too many; as [`Vfs::make_node`] for its name.
+    pub fn create(&self, family: &Rc<ProcessFamily>, user: u32, held: OpenNode) -> Result<Master, Errno> {
+        let mut terminals = self.0.borrow_mut();
+        let number =
+            (0..TERMINALS_MAX).find(|number| !terminals.contains_key(number)).ok_or(Errno::ENOSPC)?;
+        with_files(family, |vfs, caller| {
+            vfs.add_terminal(caller, number, Ownership { user: Some(user), group: None })
+        })?;
+        let terminal = Rc::new(Terminal {
+            number,
+            family: Rc::downgrade(family),
+            discipline: RefCell::default(),
+            output: RefCell::default(),
+            window: Cell::new([0; 4]),
+            is_locked: Cell::new(true),
+            session: Cell::new(None),
+            foreground: Cell::new(0),
+            slaves: Cell::new(None),
+            is_hung_up: Cell::new(false),
+            waiters: Waiters::default(),
+        });
+        terminals.insert(number, Rc::downgrade(&terminal));
+        Ok(Master { terminal, held })
+    }
+
+    /// The slave of this number.
+    ///
+    /// # Errors
+    /// `ENXIO` if there is none; `EIO` if it is locked.
+    pub fn open(&self, number: u32, held: OpenNode) -> Result<Slave, Errno> {
+        let found = self.0.borrow().get(&number).and_then(Weak::upgrade);
+        let terminal = found.ok_or(Errno::ENXIO)?;
+        if terminal.is_locked.get() {
+            return Err(Errno::EIO);
+        }
+        Ok(Slave::new(terminal, held))
+    }
+
+    /// The controlling terminal of a session.
+    pub fn of_session(&self, session: u32) -> Option<Rc<Terminal>> {
+        let terminals = self.0.borrow();
+        terminals.values().filter_map(Weak::upgrade).find(|terminal| terminal.session.get() == Some(session))
+    }
+
+    /// A process ends: if it leads a session, that has no terminal any more, and who had that is told.
+    pub fn leader_ends(&self, leader: &Process) {
+        if leader.session.get() == leader.id
+            && let Some(terminal) = self.of_session(leader.id)
+        {
+            terminal.leave_session();
+        }
+    }
+}
+
+/// Does something with the files as the system itself.
+fn with_files<R>(family: &ProcessFamily, act: impl FnOnce(&mut Vfs, &Caller<'_>) -> R) -> R {
+    let root = family.vfs.borrow().root();
+    let caller = Caller {
+        credentials: &Credentials::default(),
+        root,
+        directory: root,
+        umask: 0,
+        process: 1,
+        thread: 1,
+        now: file_time(),
+        processes: family,
+    };
+    act(&mut family.vfs.borrow_mut(), &caller)
+}
+
+impl Terminal {
+    /// Signals all processes of a group.
+    fn signal(&self, group: u32, signal: Signal) {
+        const BY_KERNEL: i32 = linux_raw_sys::general::SI_KERNEL as i32;
+        let Some(family) = self.family.upgrade() else { return };
+        for process in family.processes().iter().filter(|process| process.group.get() == group) {
+            process.send(&family, Info::sent(signal, BY_KERNEL, 0, 0));
+        }
+    }
+
+    /// Signals who has the terminal.
+    fn signal_foreground(&self, signal: Signal) {
+        if self.foreground.get() != 0 {
+            self.signal(self.foreground.get(), signal);
+        }
+    }
+
+    /// The controlling terminal of this session from now on, which `group` has.
+    fn become_of(&self, session: u32, group: u32) {
+        self.session.set(Some(session));
+        self.foreground.set(group);
+    }
+
+    /// No session's any more. Who had it is told, as of a line that was cut.
+    fn leave_session(&self) {
+        self.session.set(None);
+        self.signal_foreground(Signal::HUP);
+        self.signal_foreground(Signal::CONT);
+        self.foreground.set(0);
+    }
+
+    /// Its master is gone.
+    fn hang_up(&self) {
+        self.is_hung_up.set(true);
+        if let Some(family) = self.family.upgrade() {
+            family.terminals.0.borrow_mut().remove(&self.number);
+            // Somebody may have removed the name.
+            let _ = with_files(&family, |vfs, caller| vfs.remove_terminal(caller, self.number));
+            let session = self.session.get();
+            let leader = session.and_then(|session| family.process(session));
+            if let Some(leader) = leader.filter(|leader| leader.group.get() != self.foreground.get()) {
+                self.signal(leader.group.get(), Signal::HUP);
+                self.signal(leader.group.get(), Signal::CONT);
+            }
+            if session.is_some() {
+                self.leave_session();
+            }
+        }
+        self.waiters.wake();
+    }
+
+    /// Takes what is typed, as much as there is room for.
+    fn type_in(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut count = 0;
+        for byte in bytes {
+            if !self.discipline.borrow().has_room() {
+                break;
+            }
+            let signal = self.discipline.borrow_mut().type_byte(*byte);
+            let echo = self.discipline.borrow_mut().take_echo();
+            self.output.borrow_mut().extend(echo);
+            if let Some(signal) = signal {
+                self.signal_foreground(match signal {
+                    KeySignal::Interrupt => Signal::INT,
+                    KeySignal::Quit => Signal::QUIT,
+                    KeySignal::Suspend => Signal::TSTP,
+                });
+            }
+            count += 1;
+        }
+        self.waiters.wake();
+        if count == 0 && !bytes.is_empty() { Err(Errno::EAGAIN) } else { Ok(count) }
+    }
+
+    /// Takes what a program writes, as much as there is room for.
+    fn put_out(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let discipline = self.discipline.borrow();
+        let mut output = self.output.borrow_mut();
+        let room = OUTPUT_MAX.saturating_sub(output.len());
+        let count = if discipline.is_held() { 0 } else { bytes.len().min(room) };
+        if count == 0 && !bytes.is_empty() {
+            return Err(Errno::EAGAIN);
+        }
+        output.extend(discipline.shown(&bytes[..count]));
+        drop((discipline, output));
+        self.waiters.wake();
+        Ok(count)
+    }
+
+    fn has_room_for_output(&self) -> bool {
+        !self.discipline.borrow().is_held() && self.output.borrow().len() < OUTPUT_MAX
+    }
+}
+
+/// One end of a pseudoterminal, as calls on terminals see it.
+pub(crate) struct TerminalEnd<'a> {
+    terminal: &'a Rc<Terminal>,
+    is_master: bool,
+}
+
+/// The end of who is the terminal's user.
+pub(crate) struct Master {
+    terminal: Rc<Terminal>,
+    held: OpenNode,
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        self.terminal.hang_up();
+    }
+}
+
+impl Stream for Master {
+    fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
+        let mut output = self.terminal.output.borrow_mut();
+        if output.is_empty() && !target.is_empty() {
+            let nobody = self.terminal.slaves.get() == Some(0);
+            return Err(if nobody { Errno::EIO } else { Errno::EAGAIN });
+        }
+        let count = output.len().min(target.len());
+        target.iter_mut().zip(output.drain(..count)).for_each(|(to, byte)| *to = byte);
+        drop(output);
+        self.terminal.waiters.wake();
+        Ok(count)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        self.terminal.type_in(bytes)
+    }
+
+    fn ready(&self) -> Events {
+        const READABLE: Events = Events(Events::IN.0 | linux_raw_sys::general::POLLRDNORM);
+        const WRITABLE: Events = Events(Events::OUT.0 | linux_raw_sys::general::POLLWRNORM);
+        let terminal = &self.terminal;
+        READABLE
+            .when(!terminal.output.borrow().is_empty())
+            .with(WRITABLE.when(terminal.discipline.borrow().has_room()))
+            .with(Events::HANG_UP.when(terminal.slaves.get() == Some(0)))
+    }
+
+    fn wake(&self, waker: &Waker) {
+        self.terminal.waiters.add(waker);
+    }
+
+    fn kind(&self) -> NodeType {
+        NodeType::Character
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.held.node)
+    }
+
+    fn unread(&self) -> Option<usize> {
+        Some(self.terminal.output.borrow().len())
+    }
+
+    fn terminal(&self) -> Option<TerminalEnd<'_>> {
+        Some(TerminalEnd { terminal: &self.terminal, is_master: true })
+    }
+}
+
+/// The end of programs.
+pub(crate) struct Slave {
+    terminal: Rc<Terminal>,
+    held: OpenNode,
+}
+
+impl Slave {
+    /// Opens it once more, as this name.
+    pub fn new(terminal: Rc<Terminal>, held: OpenNode) -> Slave {
+        terminal.slaves.set(Some(terminal.slaves.get().unwrap_or(0) + 1));
+        terminal.waiters.wake();
+        Slave { terminal, held }
+    }
+
+    /// It is opened by a process: one that leads a session without a terminal has it from now on.
+    pub fn opened_by(&self, process: &Process) {
+        let (session, terminal) = (process.session.get(), &self.terminal);
+        let has_one = process.family.terminals.of_session(session).is_some();
+        if session == process.id && !has_one && terminal.session.get().is_none() {
+            terminal.become_of(session, process.group.get());
+        }
+    }
+}
+
+impl Drop for Slave {
+    fn drop(&mut self) {
+        self.terminal.slaves.set(self.terminal.slaves.get().map(|count| count - 1));
+        self.terminal.waiters.wake();
+    }
+}
+
+impl Stream for Slave {
+    fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
+        if self.terminal.is_hung_up.get() {
+            return Ok(0);
+        }
+        let count = self.terminal.discipline.borrow_mut().read(target).ok_or(Errno::EAGAIN)?;
+        self.terminal.waiters.wake();
+        Ok(count)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        if self.terminal.is_hung_up.get() { Err(Errno::EIO) } else { self.terminal.put_out(bytes) }
+    }
+
+    fn ready(&self) -> Events {
+        let terminal = &self.terminal;
+        if terminal.is_hung_up.get() {
+            return Events::ALWAYS.with(Events::ERROR).with(Events::HANG_UP);
+        }
+        const READABLE: Events = Events(Events::IN.0 | linux_raw_sys::general::POLLRDNORM);
+        const WRITABLE: Events = Events(Events::OUT.0 | linux_raw_sys::general::POLLWRNORM);
+        READABLE
+            .when(terminal.discipline.borrow().is_readable())
+            .with(WRITABLE.when(terminal.has_room_for_output()))
+    }
+
+    fn wake(&self, waker: &Waker) {
+        self.terminal.waiters.add(waker);
+    }
+
+    fn kind(&self) -> NodeType {
+        NodeType::Character
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.held.node)
+    }
+
+    fn unread(&self) -> Option<usize> {
+        Some(self.terminal.discipline.borrow().unread())
+    }
+
+    fn terminal(&self) -> Option<TerminalEnd<'_>> {
+        Some(TerminalEnd { terminal: &self.terminal, is_master: false })
+    }
+}
+
+/// The name of a slave.
+fn name(number: u32) -> alloc::string::String {
+    format!("/dev/pts/{number}")
+}
