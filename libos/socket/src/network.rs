@@ -56,9 +56,10 @@ impl<N: Observed + 'static> Network<N> {
     pub fn with<T>(&self, act: impl FnOnce(&mut Sockets<N>) -> T) -> T {
         let mut sockets = self.sockets.borrow_mut();
         let value = act(&mut sockets);
-        let woken = sockets.take_woken();
+        // Mostly nobody.
+        let woken = sockets.wakes_somebody().then(|| sockets.take_woken());
         drop(sockets);
-        if !woken.is_empty() {
+        if let Some(woken) = woken {
             woken.into_iter().for_each(core::task::Waker::wake);
         }
         value

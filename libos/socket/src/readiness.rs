@@ -287,6 +287,11 @@ impl Polls {
         self.woken.extend(wakers);
     }
 
+    /// Whether there is anybody to be woken.
+    pub fn wakes_somebody(&self) -> bool {
+        !self.woken.is_empty()
+    }
+
     /// Takes those who are to be woken.
     pub fn take_woken(&mut self) -> Vec<Waker> {
         core::mem::take(&mut self.woken)

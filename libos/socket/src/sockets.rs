@@ -306,6 +306,11 @@ impl<N: Observed> Sockets<N> {
         Ok(())
     }
 
+    /// Whether somebody waits for what has happened.
+    pub fn wakes_somebody(&self) -> bool {
+        self.table.polls.wakes_somebody()
+    }
+
     /// Takes the wakers of those who wait for what has happened: to be called when nothing is borrowed.
     pub fn take_woken(&mut self) -> Vec<Waker> {
         self.table.polls.take_woken()

@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut, Range};
 use nom_sys::Protection;
 
 /// How many places are remembered.
-const REMEMBERED: usize = 4;
+const REMEMBERED: usize = 8;
 
 /// Pages from one address to another that are there.
 #[derive(Clone, Copy)]
@@ -24,12 +24,14 @@ pub(super) struct Runs {
     map: RangeMap<Run>,
     recent: [Cell<Place>; REMEMBERED],
     next: Cell<usize>,
+    /// Whether any is remembered: `fork` changes many that nobody asks of in between.
+    remembers: Cell<bool>,
 }
 
 impl Default for Runs {
     fn default() -> Self {
         let recent = [const { Cell::new(NOWHERE) }; REMEMBERED];
-        Runs { map: RangeMap::default(), recent, next: Cell::new(0) }
+        Runs { map: RangeMap::default(), recent, next: Cell::new(0), remembers: Cell::new(false) }
     }
 }
 
@@ -57,6 +59,7 @@ impl Runs {
         let (range, run) = self.map.find(address)?;
         let index = self.next.get();
         self.next.set((index + 1) % REMEMBERED);
+        self.remembers.set(true);
         self.recent[index].set(Place { start: range.start, end: range.end, protection: run.protection });
         Some((range.end, run.protection))
     }
@@ -72,7 +75,9 @@ impl Deref for Runs {
 
 impl DerefMut for Runs {
     fn deref_mut(&mut self) -> &mut RangeMap<Run> {
-        self.recent.iter().for_each(|place| place.set(NOWHERE));
+        if self.remembers.replace(false) {
+            self.recent.iter().for_each(|place| place.set(NOWHERE));
+        }
         &mut self.map
     }
 }

@@ -67,19 +67,7 @@ impl Terminals {
         with_files(family, |vfs, caller| {
             vfs.add_terminal(caller, number, Ownership { user: Some(user), group: None })
         })?;
-        let terminal = Rc::new(Terminal {
-            number,
-            family: Rc::downgrade(family),
-            discipline: RefCell::default(),
-            output: RefCell::default(),
-            window: Cell::new([0; 4]),
-            is_locked: Cell::new(true),
-            session: Cell::new(None),
-            foreground: Cell::new(0),
-            slaves: Cell::new(None),
-            is_hung_up: Cell::new(false),
-            waiters: Waiters::default(),
-        });
+        let terminal = Rc::new(Terminal::new(number, Rc::downgrade(family)));
         terminals.insert(number, Rc::downgrade(&terminal));
         Ok(Master { terminal, held })
     }
@@ -130,6 +118,23 @@ fn with_files<R>(family: &ProcessFamily, act: impl FnOnce(&mut Vfs, &Caller<'_>)
 }
 
 impl Terminal {
+    /// One that is locked, and nobody's.
+    fn new(number: u32, family: Weak<ProcessFamily>) -> Terminal {
+        Terminal {
+            number,
+            family,
+            discipline: RefCell::default(),
+            output: RefCell::default(),
+            window: Cell::new([0; 4]),
+            is_locked: Cell::new(true),
+            session: Cell::new(None),
+            foreground: Cell::new(0),
+            slaves: Cell::new(None),
+            is_hung_up: Cell::new(false),
+            waiters: Waiters::default(),
+        }
+    }
+
     /// Signals all processes of a group.
     fn signal(&self, group: u32, signal: Signal) {
         const BY_KERNEL: i32 = linux_raw_sys::general::SI_KERNEL as i32;
@@ -189,7 +194,13 @@ impl Terminal {
             }
             let signal = self.discipline.borrow_mut().type_byte(*byte);
             let echo = self.discipline.borrow_mut().take_echo();
-            self.output.borrow_mut().extend(echo);
+            let mut output = self.output.borrow_mut();
+            // Who types and reads nothing does not take all memory: what finds no room is not shown, as on
+            // Linux.
+            if output.len() < OUTPUT_MAX {
+                output.extend(echo);
+            }
+            drop(output);
             if let Some(signal) = signal {
                 self.signal_foreground(match signal {
                     KeySignal::Interrupt => Signal::INT,
@@ -371,4 +382,24 @@ impl Stream for Slave {
 /// The name of a slave.
 fn name(number: u32) -> alloc::string::String {
     format!("/dev/pts/{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_reads_of_an_echo_takes_no_more_memory() {
+        let terminal = Terminal::new(0, Weak::new());
+        terminal.type_in(&[b'x'; 4000]).unwrap();
+        // Each asks to see all of the line again.
+        for _ in 0..100 {
+            assert_eq!(terminal.type_in(b"\x12"), Ok(1));
+        }
+        let shown = terminal.output.borrow().len();
+        assert!((OUTPUT_MAX..OUTPUT_MAX + 4096).contains(&shown), "{shown} bytes");
+        terminal.output.borrow_mut().clear();
+        terminal.type_in(b"y").unwrap();
+        assert_eq!(*terminal.output.borrow(), b"y", "it goes on");
+    }
 }

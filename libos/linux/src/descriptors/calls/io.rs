@@ -23,7 +23,7 @@ const CALL_BYTES: u64 = 0x7fff_f000;
 /// Most pieces of one call.
 const PIECES: u64 = 1024;
 /// So many pieces take no memory of the heap: an answer of memcached's or nginx's has fewer.
-const FEW: usize = 8;
+const FEW: usize = 4;
 
 /// Address and length of each of a call's pieces.
 pub(super) type Pieces = SmallVec<[(u64, u64); FEW]>;
