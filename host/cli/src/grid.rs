@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use nom_build::Project;
 use nom_grid::plan::METRICS;
-use nom_grid::{ActivityTerms, Earnings, GridPlan, GridResource, ResourcePlan, SchedulerKind};
+use nom_grid::{ActivityTerms, Earnings, GridPlan, GridResource, ResourcePlan, SchedulerKind, SharedMetric};
 use nom_service::Rules;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -40,8 +40,9 @@ pub struct Grid {
 enum Change {
     /// Change what is said of a resource, or of an activity.
     Set {
-        /// `at RESOURCE SCHEDULER [metric=] [batching=] [queue=]`, or
-        /// `for ACTIVITY [weight=] [deadline=] [rate=] [earns=NUMBER|contract] [connections=]
+        /// `at RESOURCE SCHEDULER [metric=] [batching=] [queue=]`,
+        /// `group NAME SCHEDULER [metric=] [weight=] [rate=]`, or
+        /// `for ACTIVITY [group=] [weight=] [deadline=] [rate=] [earns=NUMBER|contract] [connections=]
         /// [memory=BYTES]`; several with `;` between.
         change: String,
         /// The server's control port, as ADDRESS:PORT.
@@ -110,7 +111,7 @@ fn drawn(plan: &GridPlan, names: &[&str]) -> String {
     let all: Vec<ActivityTerms> = names.iter().copied().chain(own).map(|name| plan.terms_of(name)).collect();
     let width = all.iter().map(|terms| terms.name.len()).max().unwrap_or_default();
     let labels: Vec<String> =
-        all.iter().map(|terms| format!("{:width$}  {}", terms.name, said(terms, input.scheduler))).collect();
+        all.iter().map(|own| format!("{:width$}  {}", own.name, said(own, plan.scheduler_of(own)))).collect();
     let width = labels.iter().map(String::len).max().unwrap_or_default();
     let middle = labels.len() / 2;
     let mut figure = String::new();
@@ -133,27 +134,37 @@ fn drawn(plan: &GridPlan, names: &[&str]) -> String {
         Some(_) => "tasks and threads share the core by the same weights",
         None => "tasks and threads share the core alike",
     };
+    for group in plan.groups() {
+        let (name, within) = (&group.terms.name, by(group.scheduler, group.metric));
+        let of_all = terms_said(&group.terms, Some(input.scheduler));
+        writeln!(figure, "{name}, {of_all}: {within}").expect("a String takes everything");
+    }
     let queue = input.queue;
     writeln!(figure, "\nAt most {queue} frames of each wait; {cpu}.").expect("a String takes everything");
     figure
 }
 
 fn told(input: &ResourcePlan) -> String {
-    let metric = METRICS.iter().find(|(_, metric)| *metric == input.metric).map_or("", |(name, _)| *name);
-    let by = match input.scheduler {
+    format!("{}, {} at once ──► input", by(input.scheduler, input.metric), input.batching)
+}
+
+/// How it is chosen.
+fn by(scheduler: SchedulerKind, metric: SharedMetric) -> String {
+    let metric = METRICS.iter().find(|(_, named)| *named == metric).map_or("", |(name, _)| *name);
+    match scheduler {
         SchedulerKind::RoundRobin => "in turn".to_owned(),
         SchedulerKind::Fair => format!("fair, by {metric}"),
         SchedulerKind::Deadline => "by deadline".to_owned(),
         SchedulerKind::Rate => format!("at a rate of {metric}"),
         SchedulerKind::Profit => format!("by profit of {metric}"),
-    };
-    format!("{by}, {} at once ──► input", input.batching)
+    }
 }
 
-/// What matters of an activity's terms.
-fn said(terms: &ActivityTerms, scheduler: SchedulerKind) -> String {
-    let mut said = match scheduler {
-        SchedulerKind::RoundRobin => String::new(),
+/// What matters of an activity's terms to the scheduler that chooses it.
+fn terms_said(terms: &ActivityTerms, scheduler: Option<SchedulerKind>) -> String {
+    let Some(scheduler) = scheduler else { return String::new() };
+    match scheduler {
+        SchedulerKind::RoundRobin => "in turn".to_owned(),
         SchedulerKind::Fair => format!("weight {}", terms.parameters().weight),
         SchedulerKind::Deadline => {
             let due_us = terms.parameters().deadline_ns.map_or(0, |ns| ns.get() / 1000);
@@ -165,7 +176,15 @@ fn said(terms: &ActivityTerms, scheduler: SchedulerKind) -> String {
             Some(Earnings::ByContract) => "earns by its contract".to_owned(),
             None => "earns nothing".to_owned(),
         },
-    };
+    }
+}
+
+/// What matters of an activity.
+fn said(terms: &ActivityTerms, scheduler: Option<SchedulerKind>) -> String {
+    let mut said = terms_said(terms, scheduler);
+    if let Some(group) = &terms.group {
+        said.insert_str(0, &format!("in {group}, "));
+    }
     if let Some(most) = terms.connections {
         write!(said, ", {most} clients").expect("a String takes everything");
     }
@@ -200,6 +219,19 @@ mod tests {
               frames ──── gold  due in 200 us ───► by deadline, 4 at once ──► input
 
               At most 128 frames of each wait; tasks and threads share the core alike.
+        "#]]
+        .assert_eq(&drawn(&plan, &[]));
+        let plan: GridPlan = "at input fair; group team profit weight=70; for gold group=team earns=9; \
+                              for silver group=team earns=3; for bronze weight=30"
+            .parse()
+            .unwrap();
+        expect![[r#"
+                     ┌─ gold    in team, earns 9 n$ a million ─┐
+            frames ──┼─ silver  in team, earns 3 n$ a million ─├─► fair, by time, 4 at once ──► input
+                     └─ bronze  weight 30                     ─┘
+            team, weight 70: by profit of time
+
+            At most 128 frames of each wait; tasks and threads share the core alike.
         "#]]
         .assert_eq(&drawn(&plan, &[]));
         assert!(drawn(&GridPlan::default(), &[]).contains("Nobody"));

@@ -341,6 +341,17 @@ fn whoever_has_a_contract_earns_by_it_where_profit_is_what_counts() {
     ] {
         assert_eq!(grid(&rest), format!("{at}; {terms}"));
     }
+    // In a group, its scheduler is what counts.
+    let group = "[[grid.group]]\nname = \"team\"\nscheduler = \"profit\"\nmetric = \"bytes\"\nweight = 9\n";
+    let grouped = tenants(&format!("{contract}group = \"team\"\n"))
+        .replace("\"profit\"\n", &format!("\"fair\"\n{group}"))
+        .replace("weight = 7\n", "")
+        .replace("earns = 5", "weight = 3");
+    assert_eq!(
+        grid(&grouped),
+        "at input fair metric=time batching=4 queue=128; group team profit metric=bytes weight=9; \
+         for gold group=team earns=contract; for silver weight=3"
+    );
     assert!(
         !grid(&tenants(contract).replace("profit", "fair").replace("earns = 5\n", "")).contains("contract")
     );

@@ -20,7 +20,9 @@ mod routing;
 mod scheduler;
 
 pub use activity::{Activity, ByActivity};
-pub use plan::{ActivityTerms, BadGrid, Earnings, GridPlan, GridResource, ResourcePlan, SchedulerKind};
+pub use plan::{
+    ActivityTerms, BadGrid, Earnings, GridPlan, GridResource, GroupPlan, ResourcePlan, SchedulerKind,
+};
 pub use queues::{Next, QueueLimits, QueueRefusal, RequestQueues};
 pub use record::{ResourceRecord, SharedMetric};
 pub use routing::{AffinityLabel, DependencyLabel, RoutingTag, RoutingTags};

@@ -3,7 +3,10 @@
 //!
 //! ```text
 //! at input fair metric=time batching=8 queue=128; for gold weight=50; for silver weight=33 connections=4
+//! at input fair; group paying profit weight=70; for gold group=paying earns=9; for silver weight=30
 //! ```
+
+mod groups;
 
 use crate::record::SharedMetric;
 use crate::scheduler::deadline::EarliestDeadline;
@@ -19,6 +22,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::num::{NonZeroU32, NonZeroU64};
 use core::str::FromStr;
+pub use groups::GroupPlan;
 
 /// A resource that a scheduler can stand before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +152,8 @@ pub struct ActivityTerms {
     pub rate: Option<NonZeroU64>,
     /// What it earns; nothing, if it is not said.
     pub earns: Option<Earnings>,
+    /// The group that it is in; none, if it is not said.
+    pub group: Option<String>,
     /// How many connections it may have at a time, on each core; as many as there is room for, if it is not
     /// said.
     pub connections: Option<NonZeroU32>,
@@ -165,6 +171,24 @@ impl ActivityTerms {
     /// Whether nothing is said but what a scheduler would go by.
     fn needs_resource(&self) -> bool {
         self.connections.is_none() && self.memory.is_none()
+    }
+
+    /// Writes what is said, behind what it is said of.
+    fn write(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ActivityTerms { name: _, weight, deadline_us, rate, earns, group, connections, memory } = self;
+        if let Some(group) = group {
+            write!(out, " group={group}")?;
+        }
+        weight.map_or(Ok(()), |weight| write!(out, " weight={weight}"))?;
+        deadline_us.map_or(Ok(()), |deadline| write!(out, " deadline={deadline}"))?;
+        rate.map_or(Ok(()), |rate| write!(out, " rate={rate}"))?;
+        match earns {
+            Some(Earnings::Stated(earns)) => write!(out, " earns={earns}")?,
+            Some(Earnings::ByContract) => write!(out, " earns={BY_CONTRACT}")?,
+            None => {}
+        }
+        connections.map_or(Ok(()), |most| write!(out, " connections={most}"))?;
+        memory.map_or(Ok(()), |most| write!(out, " memory={most}"))
     }
 
     /// What schedulers are told.
@@ -194,6 +218,13 @@ struct Field {
     is_given: fn(&ActivityTerms) -> bool,
     is_used: fn(SchedulerKind) -> bool,
     schedulers: &'static [&'static str],
+}
+
+impl Field {
+    /// That nobody goes by it who was given it.
+    fn unused(&self, own: &ActivityTerms) -> BadGrid {
+        BadGrid::Unused { activity: own.name.clone(), field: self.name, schedulers: self.schedulers }
+    }
 }
 
 const FIELDS: [Field; 4] = [
@@ -263,7 +294,7 @@ pub enum BadGrid {
     )]
     Needs {
         /// Where.
-        resource: &'static str,
+        resource: String,
         /// Who.
         scheduler: &'static str,
         /// What it goes by.
@@ -274,15 +305,32 @@ pub enum BadGrid {
     /// Deadlines that a scheduler above does not know of.
     #[error(
         "`{0}` goes by deadlines, and gets its core's time by weight: what is due would wait for its share, \
-         expected a grid without `cpu`, or another scheduler"
+         expected another scheduler, or none above it"
     )]
-    DeadlineUnderShares(&'static str),
+    DeadlineUnderShares(String),
     /// Another scheduler at the CPU than there is.
     #[error("the scheduler `{0}` of `cpu`: expected fair")]
     Cpu(&'static str),
     /// An activity that earns by a contract which there is not.
     #[error("`{0}` earns by its contract, and its users pay by none, expected a `utility`, or a number")]
     NoContract(String),
+    /// An activity in a group that there is not.
+    #[error("`{activity}` is in the group `{group}`: expected one that a `group` of `grid` names")]
+    NoGroup {
+        /// Who.
+        activity: String,
+        /// In what.
+        group: String,
+    },
+    /// A group of nobody.
+    #[error("the group `{0}`: nobody is in it, expected an activity that is")]
+    EmptyGroup(String),
+    /// A scheduler that goes by what a group cannot have.
+    #[error(
+        "the scheduler `{0}` above groups: no group has a deadline or a contract of its own, expected fair, \
+         round-robin or rate"
+    )]
+    AboveGroups(&'static str),
     /// Terms of an activity that there is not.
     #[error("`{0}`: expected an activity that an entry of `activity` names, or others or infrastructure")]
     NoActivity(String),
@@ -307,6 +355,7 @@ impl fmt::Display for Names {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GridPlan {
     resources: Vec<ResourcePlan>,
+    groups: Vec<GroupPlan>,
     terms: Vec<ActivityTerms>,
 }
 
@@ -315,7 +364,11 @@ impl GridPlan {
     ///
     /// # Errors
     /// [`BadGrid`], which says what was expected.
-    pub fn checked(resources: Vec<ResourcePlan>, terms: Vec<ActivityTerms>) -> Result<GridPlan, BadGrid> {
+    pub fn checked(
+        resources: Vec<ResourcePlan>,
+        groups: Vec<GroupPlan>,
+        terms: Vec<ActivityTerms>,
+    ) -> Result<GridPlan, BadGrid> {
         for (index, plan) in resources.iter().enumerate() {
             if resources[..index].iter().any(|other| other.resource == plan.resource) {
                 return Err(BadGrid::Twice(plan.resource.name().to_owned()));
@@ -329,7 +382,8 @@ impl GridPlan {
                 return Err(BadGrid::Twice(own.name.clone()));
             }
         }
-        let plan = GridPlan { resources, terms };
+        let plan = GridPlan { resources, groups, terms };
+        plan.check_groups()?;
         plan.check_use()?;
         plan.check_levels()?;
         Ok(plan)
@@ -340,24 +394,35 @@ impl GridPlan {
         if self.resources.is_empty() && self.terms.iter().any(ActivityTerms::needs_resource) {
             return Err(BadGrid::NoResource);
         }
-        for field in &FIELDS {
-            let is_used = self.resources.iter().any(|plan| (field.is_used)(plan.scheduler));
-            if let Some(own) = self.terms.iter().find(|own| (field.is_given)(own)).filter(|_| !is_used) {
-                let (activity, schedulers) = (own.name.clone(), field.schedulers);
-                return Err(BadGrid::Unused { activity, field: field.name, schedulers });
+        let cpu = self.at(GridResource::Cpu).map(|plan| plan.scheduler);
+        for own in &self.terms {
+            let schedulers = self.scheduler_of(own).into_iter().chain(cpu);
+            let is_used = |field: &Field| schedulers.clone().any(field.is_used);
+            if let Some(field) = FIELDS.iter().find(|field| (field.is_given)(own) && !is_used(field)) {
+                return Err(field.unused(own));
             }
         }
-        for plan in &self.resources {
-            let needed = match plan.scheduler {
+        self.check_needs()
+    }
+
+    /// Whatever a scheduler goes by somebody was given whom it serves.
+    fn check_needs(&self) -> Result<(), BadGrid> {
+        let upper = self.resources.iter().map(|plan| (plan.resource.name(), None, plan.scheduler));
+        let within =
+            self.groups.iter().map(|group| (&*group.terms.name, Some(&group.terms.name), group.scheduler));
+        for (place, group, scheduler) in upper.chain(within) {
+            let needed = match scheduler {
                 SchedulerKind::Deadline => &FIELDS[1],
                 SchedulerKind::Rate => &FIELDS[2],
                 SchedulerKind::Profit => &FIELDS[3],
                 _ => continue,
             };
-            if !self.terms.iter().any(needed.is_given) {
-                let (resource, scheduler) = (plan.resource.name(), plan.scheduler.name());
-                let or = match plan.scheduler {
-                    SchedulerKind::Profit => ", or whose users have a contract (`utility`)",
+            let activities = self.terms.iter().filter(|own| own.group.as_ref() == group);
+            let groups = self.groups.iter().map(|group| &group.terms).filter(|_| group.is_none());
+            if !activities.chain(groups).any(needed.is_given) {
+                let (resource, scheduler) = (place.to_owned(), scheduler.name());
+                let or = match needed.name {
+                    "earns" => ", or whose users have a contract (`utility`)",
                     _ => "",
                 };
                 return Err(BadGrid::Needs { resource, scheduler, field: needed.name, or });
@@ -370,7 +435,7 @@ impl GridPlan {
         let by_deadline = self.resources.iter().find(|plan| plan.scheduler == SchedulerKind::Deadline);
         match by_deadline {
             Some(plan) if self.at(GridResource::Cpu).is_some() => {
-                Err(BadGrid::DeadlineUnderShares(plan.resource.name()))
+                Err(BadGrid::DeadlineUnderShares(plan.resource.name().to_owned()))
             }
             _ => Ok(()),
         }
@@ -398,7 +463,7 @@ impl GridPlan {
     /// Whether it asks for nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.resources.is_empty() && self.terms.is_empty()
+        self.resources.is_empty() && self.groups.is_empty() && self.terms.is_empty()
     }
 
     /// What stands before a resource.
@@ -425,13 +490,15 @@ impl GridPlan {
     /// # Errors
     /// [`BadGrid`]; a plan is one, or none.
     pub fn changed(&self, change: &str) -> Result<GridPlan, BadGrid> {
-        let (resources, terms) = read(change)?;
-        let (mut all_resources, mut all_terms) = (self.resources.clone(), self.terms.clone());
-        all_resources.retain(|old| resources.iter().all(|new| new.resource != old.resource));
-        all_terms.retain(|old| terms.iter().all(|new| new.name != old.name));
-        all_resources.extend(resources);
-        all_terms.extend(terms);
-        GridPlan::checked(all_resources, all_terms)
+        let new = Said::read(change)?;
+        let GridPlan { mut resources, mut groups, mut terms } = self.clone();
+        resources.retain(|old| new.resources.iter().all(|new| new.resource != old.resource));
+        groups.retain(|old| new.groups.iter().all(|new| new.terms.name != old.terms.name));
+        terms.retain(|old| new.terms.iter().all(|new| new.name != old.name));
+        resources.extend(new.resources);
+        groups.extend(new.groups);
+        terms.extend(new.terms);
+        GridPlan::checked(resources, groups, terms)
     }
 }
 
@@ -447,18 +514,13 @@ impl fmt::Display for GridPlan {
             )?;
             separator = "; ";
         }
-        for ActivityTerms { name, weight, deadline_us, rate, earns, connections, memory } in &self.terms {
-            write!(out, "{separator}for {name}")?;
-            weight.map_or(Ok(()), |weight| write!(out, " weight={weight}"))?;
-            deadline_us.map_or(Ok(()), |deadline| write!(out, " deadline={deadline}"))?;
-            rate.map_or(Ok(()), |rate| write!(out, " rate={rate}"))?;
-            match earns {
-                Some(Earnings::Stated(earns)) => write!(out, " earns={earns}")?,
-                Some(Earnings::ByContract) => write!(out, " earns={BY_CONTRACT}")?,
-                None => {}
-            }
-            connections.map_or(Ok(()), |most| write!(out, " connections={most}"))?;
-            memory.map_or(Ok(()), |most| write!(out, " memory={most}"))?;
+        for group in &self.groups {
+            write!(out, "{separator}{group}")?;
+            separator = "; ";
+        }
+        for own in &self.terms {
+            write!(out, "{separator}for {}", own.name)?;
+            own.write(out)?;
             separator = "; ";
         }
         Ok(())
@@ -469,23 +531,34 @@ impl FromStr for GridPlan {
     type Err = BadGrid;
 
     fn from_str(text: &str) -> Result<GridPlan, BadGrid> {
-        let (resources, terms) = read(text)?;
-        GridPlan::checked(resources, terms)
+        let Said { resources, groups, terms } = Said::read(text)?;
+        GridPlan::checked(resources, groups, terms)
     }
 }
 
-fn read(text: &str) -> Result<(Vec<ResourcePlan>, Vec<ActivityTerms>), BadGrid> {
-    let (mut resources, mut terms) = (Vec::new(), Vec::new());
-    for sentence in text.split(';').filter(|sentence| !sentence.trim().is_empty()) {
-        let mut words = sentence.split_whitespace();
-        let first = words.next().unwrap_or_default();
-        match first {
-            "at" => resources.push(resource(words)?),
-            "for" => terms.push(activity(words)?),
-            _ => return Err(word(first, "at RESOURCE SCHEDULER, or for ACTIVITY")),
+/// What a text says, whether it can be or not.
+#[derive(Default)]
+struct Said {
+    resources: Vec<ResourcePlan>,
+    groups: Vec<GroupPlan>,
+    terms: Vec<ActivityTerms>,
+}
+
+impl Said {
+    fn read(text: &str) -> Result<Said, BadGrid> {
+        let mut said = Said::default();
+        for sentence in text.split(';').filter(|sentence| !sentence.trim().is_empty()) {
+            let mut words = sentence.split_whitespace();
+            let first = words.next().unwrap_or_default();
+            match first {
+                "at" => said.resources.push(resource(words)?),
+                "group" => said.groups.push(group(words)?),
+                "for" => said.terms.push(activity(words)?),
+                _ => return Err(word(first, "at RESOURCE SCHEDULER, group NAME SCHEDULER, or for ACTIVITY")),
+            }
         }
+        Ok(said)
     }
-    Ok((resources, terms))
 }
 
 fn word(given: &str, expected: &'static str) -> BadGrid {
@@ -536,6 +609,20 @@ fn resource<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<ResourcePlan
     Ok(plan)
 }
 
+fn group<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<GroupPlan, BadGrid> {
+    let name = words.next().ok_or_else(|| word("group", "group NAME SCHEDULER"))?;
+    let mut plan = GroupPlan::new(name, scheduler_named(words.next().unwrap_or_default())?);
+    for given in words {
+        match given.split_once('=') {
+            Some(("metric", name)) => plan.metric = metric_named(name)?,
+            Some(("weight", number)) => plan.terms.weight = Some(count(given, number)?),
+            Some(("rate", number)) => plan.terms.rate = Some(amount(given, number)?),
+            _ => return Err(word(given, "metric=, weight= or rate=")),
+        }
+    }
+    Ok(plan)
+}
+
 fn activity<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<ActivityTerms, BadGrid> {
     let name = words.next().ok_or_else(|| word("for", "for ACTIVITY"))?.to_owned();
     let mut own = ActivityTerms { name, ..ActivityTerms::default() };
@@ -545,9 +632,15 @@ fn activity<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<ActivityTerm
             Some(("deadline", number)) => own.deadline_us = Some(amount(given, number)?),
             Some(("rate", number)) => own.rate = Some(amount(given, number)?),
             Some(("earns", number)) => own.earns = Some(earnings(given, number)?),
+            Some(("group", name)) if !name.is_empty() => own.group = Some(name.to_owned()),
             Some(("connections", number)) => own.connections = Some(count(given, number)?),
             Some(("memory", number)) => own.memory = Some(amount(given, number)?),
-            _ => return Err(word(given, "weight=, deadline=, rate=, earns=, connections= or memory=")),
+            _ => {
+                return Err(word(
+                    given,
+                    "weight=, deadline=, rate=, earns=, group=, connections= or memory=",
+                ));
+            }
         }
     }
     Ok(own)

@@ -9,12 +9,13 @@
 
 use crate::payers::{Consumption, Payers, activity_of};
 use crate::yields::Yields;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 use nom_grid::{
     ClientIndex, ClientParameters, EarningStep, Earnings, GridPlan, GridResource, Next, QueueLimits,
-    RequestQueues, ResourcePlan, ResourceRecord,
+    RequestQueues, ResourcePlan, ResourceRecord, ResourceScheduler,
 };
 use nom_net::{Arrival, Instant, Queues};
 use nom_port::buffer::Buffer;
@@ -153,6 +154,19 @@ fn input(plan: &GridPlan) -> Option<&ResourcePlan> {
     plan.at(GridResource::Input)
 }
 
+/// The scheduler of a plan before input, and what it is told of each client: activities by their numbers, and
+/// last all that have no queue of their own.
+#[allow(clippy::type_complexity, reason = "it is taken apart where it is used")]
+fn scheduler(
+    plan: &GridPlan,
+    payers: &Payers,
+) -> Option<(Box<dyn ResourceScheduler>, Vec<(ClientIndex, ClientParameters)>)> {
+    let names = payers.rules().names().take(SHARED);
+    let clients = (0..names.clone().count()).chain([SHARED]);
+    let (scheduler, parameters) = plan.input_scheduler(names.chain(["others"]))?;
+    Some((scheduler, clients.zip(parameters).collect()))
+}
+
 /// Who earns by his contract by a plan, each with what else a scheduler is told of him. The queue of all who
 /// have none of their own earns nothing: theirs are many contracts.
 fn by_contract(plan: &GridPlan, payers: &Payers) -> Vec<(ClientIndex, ClientParameters)> {
@@ -171,12 +185,12 @@ impl<B: Buffer> Gate<B> {
     /// As `plan` says, for the activities that `payers` tell apart; nothing, if it puts nothing before input.
     pub fn new(plan: &GridPlan, payers: Rc<Payers>, handle: Handle) -> Option<Gate<B>> {
         let at_input = input(plan)?;
-        let mut queues = RequestQueues::new(at_input.scheduler(), at_input.batching);
+        let (scheduler, parameters) = scheduler(plan, &payers)?;
+        let mut queues = RequestQueues::new(scheduler, at_input.batching);
         let limits = QueueLimits { messages: at_input.queue.get() as usize, bytes: WAITING_BYTES_MAX };
-        for (client, name) in payers.rules().names().enumerate().take(SHARED) {
-            queues.add(client, &plan.terms_of(name).parameters(), limits).expect(CHECKED);
+        for (client, parameters) in &parameters {
+            queues.add(*client, parameters, limits).expect(CHECKED);
         }
-        queues.add(SHARED, &plan.terms_of("others").parameters(), limits).expect(CHECKED);
         let by_contract = by_contract(plan, &payers);
         let none: Vec<u64> = payers.rules().names().map(|_| 0).collect();
         Some(Gate {
@@ -209,13 +223,13 @@ impl<B: Buffer> Gate<B> {
     /// Serves by another plan from now on, with what waits. Its queues stay as long as they were.
     pub fn follow(&mut self, plan: &GridPlan) {
         let Some(at_input) = input(plan) else { return };
-        let rules = self.payers.rules().clone();
-        let parameters = |client: ClientIndex| {
-            let name = rules.names().nth(client).filter(|_| client < SHARED).unwrap_or("others");
-            plan.terms_of(name).parameters()
+        let Some((scheduler, parameters)) = scheduler(plan, &self.payers) else { return };
+        let of_client = |client: ClientIndex| {
+            let own = parameters.iter().find(|(known, _)| *known == client);
+            own.map_or_else(ClientParameters::default, |(_, own)| own.clone())
         };
         let now_ns = self.handle.clock_ns();
-        self.queues.replace_scheduler(at_input.scheduler(), parameters, now_ns).expect(CHECKED);
+        self.queues.replace_scheduler(scheduler, of_client, now_ns).expect(CHECKED);
         self.by_contract = by_contract(plan, &self.payers);
         self.yields = Yields::new(at_input.metric);
     }

@@ -41,6 +41,22 @@ fn shares_are_the_weights_though_answers_take_their_time_to_clients_of_few_conne
     assert_shares(world.measure(5 * SECOND));
 }
 
+/// Gold and silver have half of the core together, and of that gold three quarters; bronze has the rest.
+#[test]
+fn a_group_has_its_share_of_the_core() {
+    let mut world = World::new(
+        "at input fair; group team fair weight=70; for gold group=team weight=75; \
+         for silver group=team weight=25; for bronze weight=70",
+    );
+    (0..3).for_each(|machine| world.connect(machine, [40, 40, 200][machine]));
+    world.run(WARM_UP);
+    let got = world.measure(2 * SECOND).map(|(ns, _)| ns as f64);
+    let sum: f64 = got.iter().sum();
+    for (ns, share) in got.iter().zip([0.375, 0.125, 0.5]) {
+        assert!((ns / sum / share - 1.0).abs() < 0.03, "{} of {share}: {got:?}", ns / sum);
+    }
+}
+
 #[test]
 fn without_a_grid_whoever_has_more_clients_gets_more() {
     let mut world = World::new("");

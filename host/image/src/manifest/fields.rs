@@ -151,6 +151,8 @@ fields! {
         /// What a million units of the metric earn, in billionths of a dollar, where a scheduler of `grid`
         /// goes by profit: whoever earns most is served first.
         earns: Count, Count::EXPECTED, "what its contract (`utility`) pays, as it is measured, if it has one";
+        /// The group of `grid` that it is in: it shares what all of that get, as the group's scheduler says.
+        group: Text, "a `name` of a `group` of `grid`", "none: it stands beside the groups";
         /// How many clients it may have at a time, on each core; more are turned away.
         connections: Count, Count::EXPECTED, "as many as there is room for";
         /// How much memory its clients' connections may hold, on each core: 1 KiB each, answers that they
@@ -169,6 +171,25 @@ fields! {
         input: RawResource, "a table, see below", "all are served as they come";
         /// A core, which tasks and threads share; of schedulers it has `fair`.
         cpu: RawResource, "a table, see below", "all have the same weight";
+        /// Groups of activities, see below: the scheduler before `input` chooses between groups, and one in
+        /// each between its activities.
+        group: Vec<RawGroup>, "a list of tables", "none: it chooses between activities";
+    }
+}
+
+fields! {
+    /// An entry of `group` in the table `grid`.
+    RawGroup {
+        /// The group, as an activity's field `group` names it.
+        name: Text, "printable ASCII characters without spaces, `;`, `\"`, `=` and `\\`", "required";
+        /// Who says which of its activities is served next.
+        scheduler: Text, "`\"round-robin\"`, `\"fair\"`, `\"rate\"` or `\"profit\"`", "required";
+        /// What is shared out between them, or limited.
+        metric: Text, "`\"time\"`, `\"bytes\"` or `\"messages\"`", "`\"time\"`";
+        /// The weight of all of it, where the scheduler before `input` goes by weight.
+        weight: Count, Count::EXPECTED, "100";
+        /// How much all of it may get a second, where that limits the rate, in units of its metric.
+        rate: Count, Count::EXPECTED, "as much as can be";
     }
 }
 

@@ -1,12 +1,14 @@
 //! The table `grid`, and on what terms each activity is served.
 
-use super::fields::{RawActivity, RawGrid, RawResource};
+use super::fields::{RawActivity, RawGrid, RawGroup, RawResource};
 use super::layers::{Given, Layers};
 use super::resolve::not_by_hand;
 use super::values::Count;
 use crate::error::Result;
 use nom_grid::plan::{metric_named, scheduler_named};
-use nom_grid::{ActivityTerms, BadGrid, Earnings, GridPlan, GridResource, ResourcePlan, SchedulerKind};
+use nom_grid::{
+    ActivityTerms, BadGrid, Earnings, GridPlan, GridResource, GroupPlan, ResourcePlan, SchedulerKind,
+};
 use nom_service::{Activity, GOVERNING, INFRASTRUCTURE, Rules};
 use std::num::{NonZeroU32, NonZeroU64};
 use toml::Spanned;
@@ -17,27 +19,36 @@ pub(super) const VARIABLE: &str = "grid";
 /// What a manifest asks of the grid.
 pub(super) fn plan(layers: &Layers, rules: Option<&Rules>) -> Result<GridPlan> {
     let (grid, activities) = (layers.find(|raw| &raw.grid), layers.find(|raw| &raw.activity));
-    let resources = match &grid {
+    let (resources, groups) = match &grid {
         Some(given) => {
             not_by_hand(layers, VARIABLE)?;
-            resources(given)?
+            (resources(given)?, groups(given)?)
         }
-        None => Vec::new(),
+        None => Default::default(),
     };
     let mut terms = activities.as_ref().map_or_else(|| Ok(Vec::new()), terms)?;
-    if let (Some(given), true) =
-        (&activities, resources.iter().any(|at| at.scheduler == SchedulerKind::Profit))
-    {
-        let has_contract = layers.find(|raw| &raw.utility).is_some();
-        earn_by_contracts(&mut terms, given, rules.unwrap_or(&Rules::default()), has_contract);
+    if let Some(given) = &activities {
+        let upper = resources.iter().find(|at| at.resource == GridResource::Input).map(|at| at.scheduler);
+        let goes_by_profit = |group: Option<&String>| {
+            let of =
+                |name: &String| groups.iter().find(|own| own.terms.name == *name).map(|own| own.scheduler);
+            group.map_or(upper, of) == Some(SchedulerKind::Profit)
+        };
+        let all_pay = layers.find(|raw| &raw.utility).is_some();
+        let paid = paid(given, rules.unwrap_or(&Rules::default()), all_pay);
+        earn_by_contracts(&mut terms, paid, goes_by_profit);
     }
     let has_rules = rules.is_some_and(|rules| !rules.is_empty());
     if let Some(given) = grid.as_ref().filter(|_| !has_rules) {
         return Err(given.error("`grid`: nobody is told apart, expected entries of `activity`, too"));
     }
-    GridPlan::checked(resources, terms).map_err(|why| match (&why, &grid, &activities) {
+    let names: Vec<String> = groups.iter().map(|group| group.terms.name.clone()).collect();
+    GridPlan::checked(resources, groups, terms).map_err(|why| match (&why, &grid, &activities) {
+        (BadGrid::Unused { activity, .. }, Some(given), _) if names.contains(activity) => {
+            given.error(format!("`grid`: {why}"))
+        }
         // What an activity was given is said where it was given.
-        (BadGrid::Unused { .. } | BadGrid::NoResource, _, Some(given)) => {
+        (BadGrid::Unused { .. } | BadGrid::NoGroup { .. } | BadGrid::NoResource, _, Some(given)) => {
             given.error(format!("`activity`: {why}"))
         }
         (_, Some(given), _) => given.error(format!("`grid`: {why}")),
@@ -47,7 +58,7 @@ pub(super) fn plan(layers: &Layers, rules: Option<&Rules>) -> Result<GridPlan> {
 }
 
 fn resources(given: &Given<'_, RawGrid>) -> Result<Vec<ResourcePlan>> {
-    let RawGrid { input, cpu } = given.value();
+    let RawGrid { input, cpu, group: _ } = given.value();
     let tables = [(GridResource::Input, input), (GridResource::Cpu, cpu)];
     let tables = tables.into_iter().filter_map(|(resource, table)| Some((resource, table.as_ref()?)));
     tables.map(|(resource, table)| self::resource(given, resource, table)).collect()
@@ -78,6 +89,36 @@ fn resource(
     Ok(plan)
 }
 
+fn groups(given: &Given<'_, RawGrid>) -> Result<Vec<GroupPlan>> {
+    given.value().group.iter().flat_map(Spanned::get_ref).map(|raw| group(given, raw)).collect()
+}
+
+fn group(given: &Given<'_, RawGrid>, raw: &RawGroup) -> Result<GroupPlan> {
+    let RawGroup { name, scheduler, metric, weight, rate } = raw;
+    let (Some(name), Some(scheduler)) = (name, scheduler) else {
+        return Err(given.error("`grid`: a `group` has no `name` or no `scheduler`, expected both"));
+    };
+    let text = &name.get_ref().0;
+    let is_word = |byte: u8| byte.is_ascii_graphic() && !b";\"=\\".contains(&byte);
+    if text.is_empty() || !text.bytes().all(is_word) {
+        let expected = "expected printable ASCII characters without spaces, `;`, `\"`, `=` and `\\`";
+        return Err(given
+            .source
+            .error(Some(name.span()), format!("`grid.group`: name `{text}`: {expected}")));
+    }
+    let wrong = |place: std::ops::Range<usize>, why: BadGrid| {
+        given.source.error(Some(place), format!("`grid.group`: `{text}`: {why}"))
+    };
+    let kind = scheduler_named(&scheduler.get_ref().0).map_err(|why| wrong(scheduler.span(), why))?;
+    let mut plan = GroupPlan::new(text, kind);
+    if let Some(metric) = metric {
+        plan.metric = metric_named(&metric.get_ref().0).map_err(|why| wrong(metric.span(), why))?;
+    }
+    plan.terms.weight = number(weight);
+    plan.terms.rate = number(rate).map(Into::into);
+    Ok(plan)
+}
+
 fn number(given: &Option<Spanned<Count>>) -> Option<NonZeroU32> {
     given.as_ref().map(|count| count.get_ref().0)
 }
@@ -93,6 +134,7 @@ fn terms(given: &Given<'_, Vec<RawActivity>>) -> Result<Vec<ActivityTerms>> {
             deadline_us: number(&raw.deadline).map(Into::into),
             rate: number(&raw.rate).map(Into::into),
             earns: number(&raw.earns).map(|earns| Earnings::Stated(earns.into())),
+            group: raw.group.as_ref().map(|group| group.get_ref().0.clone()),
             connections: number(&raw.connections),
             memory: raw.memory.as_ref().and_then(|size| NonZeroU64::new(size.get_ref().0)),
         };
@@ -108,28 +150,33 @@ fn terms(given: &Given<'_, Vec<RawActivity>>) -> Result<Vec<ActivityTerms>> {
     Ok(all)
 }
 
-/// Has everybody earn by the contract of his users, his own or the application's, who does not say what he
-/// earns.
-fn earn_by_contracts(
-    terms: &mut Vec<ActivityTerms>,
-    given: &Given<'_, Vec<RawActivity>>,
-    rules: &Rules,
-    has_contract: bool,
-) {
-    let named = |raw: &RawActivity| raw.name.as_ref().map(|name| name.get_ref().0.clone());
-    let of_own = given.value().iter().filter(|raw| raw.utility.is_some()).filter_map(named);
+/// Activities whose users have a contract, their own or, if there is one that `all_pay` by, that of the
+/// application.
+fn paid(given: &Given<'_, Vec<RawActivity>>, rules: &Rules, all_pay: bool) -> Vec<String> {
+    let own = given.value().iter().filter(|raw| raw.utility.is_some());
+    let own = own.filter_map(|raw| raw.name.as_ref().map(|name| name.get_ref().0.clone()));
     let asked_for = (0..).map(Activity).zip(rules.names()).filter(|(own, _)| {
         // For those two nobody asks anything.
-        has_contract && ![INFRASTRUCTURE, GOVERNING].contains(own)
+        all_pay && ![INFRASTRUCTURE, GOVERNING].contains(own)
     });
-    let of_all = asked_for.map(|(_, name)| name.to_owned());
-    for name in of_own.chain(of_all) {
+    own.chain(asked_for.map(|(_, name)| name.to_owned())).collect()
+}
+
+/// Has those earn by their contracts who do not say what they earn, where a scheduler wants to know it: that
+/// of an activity's group, or that of all who are in none.
+fn earn_by_contracts(
+    terms: &mut Vec<ActivityTerms>,
+    paid: Vec<String>,
+    goes_by_profit: impl Fn(Option<&String>) -> bool,
+) {
+    for name in paid {
+        let earns = Some(Earnings::ByContract);
         match terms.iter_mut().find(|own| own.name == name) {
-            Some(own) => own.earns = own.earns.or(Some(Earnings::ByContract)),
-            None => {
-                let earns = Some(Earnings::ByContract);
-                terms.push(ActivityTerms { name, earns, ..ActivityTerms::default() });
+            Some(own) if goes_by_profit(own.group.as_ref()) => own.earns = own.earns.or(earns),
+            None if goes_by_profit(None) => {
+                terms.push(ActivityTerms { name, earns, ..ActivityTerms::default() })
             }
+            _ => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The documentation page of the manifest, made from the parser's own table.
 
-use super::fields::{Field, RawActivity, RawApplication, RawDevice, RawGrid, RawPeer, RawResource};
+use super::fields::{Field, RawActivity, RawApplication, RawDevice, RawGrid, RawGroup, RawPeer, RawResource};
 use super::utility;
 use std::fmt::Write;
 
@@ -16,6 +16,7 @@ pub fn page() -> String {
         ("{ACTIVITY}", table(RawActivity::FIELDS.iter())),
         ("{GRID}", table(RawGrid::FIELDS.iter())),
         ("{RESOURCE}", table(RawResource::FIELDS.iter())),
+        ("{GROUP}", table(RawGroup::FIELDS.iter())),
         ("{UTILITY}", table(utility::FIELDS)),
         ("{TERM}", utility::terms()),
         ("{ENTRY}", table(of_bundles)),

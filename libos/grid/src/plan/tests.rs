@@ -44,7 +44,7 @@ fn what_cannot_be_followed_is_refused_with_a_reason() {
         ("give gold all", "`give`: expected at RESOURCE SCHEDULER"),
         (
             "at input fair; for gold shares=1",
-            "`shares=1`: expected weight=, deadline=, rate=, earns=, connections= or memory=",
+            "`shares=1`: expected weight=, deadline=, rate=, earns=, group=, connections= or memory=",
         ),
     ] {
         let error = error(text);
@@ -72,6 +72,76 @@ fn whoever_earns_by_a_contract_must_have_one() {
 }
 
 #[test]
+fn groups_that_cannot_be_are_refused_with_a_reason() {
+    for (text, reason) in [
+        ("group team fair; for gold group=team", "no resource with a scheduler"),
+        ("at input fair; group team fair", "the group `team`: nobody is in it, expected an activity that is"),
+        ("at input fair; for gold group=team", "`gold` is in the group `team`: expected one that a `group`"),
+        ("at input fair; group team lottery", "scheduler `lottery`: expected round-robin, fair"),
+        ("at input fair; group team fair queue=9", "`queue=9`: expected metric=, weight= or rate="),
+        ("at input fair; group", "`group`: expected group NAME SCHEDULER"),
+        ("at input fair; group team fair; group team rate; for gold group=team", "`team` is there twice"),
+        (
+            "at input fair; group team deadline; for gold group=team deadline=5",
+            "`team` goes by deadlines, and gets its core's time by weight",
+        ),
+        (
+            "at input profit; group team fair; for gold group=team; for silver earns=5",
+            "the scheduler `profit` above groups",
+        ),
+        (
+            "at input round-robin; group team fair weight=5; for gold group=team",
+            "`weight` of `team`: no scheduler goes by it",
+        ),
+        (
+            "at input fair; group team profit; for gold group=team weight=5; for silver earns=5",
+            "`earns` of `silver`: no scheduler goes by it",
+        ),
+        (
+            "at input fair; group team profit; for gold group=team weight=5",
+            "the scheduler `profit` of `team`: no activity has a `earns`",
+        ),
+        (
+            "at input rate; group team fair; for gold group=team",
+            "the scheduler `rate` of `input`: no activity",
+        ),
+    ] {
+        let error = error(text);
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+}
+
+/// A plan's schedulers: the group has the share of its weight, and whoever earns most in it gets that.
+#[test]
+fn a_plan_of_groups_is_followed() {
+    let text = "at input fair metric=messages batching=1; group team profit metric=messages weight=60; \
+                for gold group=team earns=9; for silver group=team earns=3; \
+                for bronze weight=30; for iron weight=10";
+    let plan: GridPlan = text.parse().unwrap();
+    assert_eq!(plan.to_string().parse(), Ok(plan.clone()));
+    let names = ["gold", "silver", "bronze", "iron"];
+    let (scheduler, clients) = plan.input_scheduler(names.into_iter()).unwrap();
+    let mut queues = crate::RequestQueues::new(scheduler, NonZeroU32::MIN);
+    let limits = crate::QueueLimits { messages: 1000, bytes: usize::MAX };
+    for (client, parameters) in clients.iter().enumerate() {
+        queues.add(client, parameters, limits).unwrap();
+        (0..1000).for_each(|_| queues.push(client, (), 0, 0).unwrap());
+    }
+    let mut got = [0u32; 4];
+    for _ in 0..1000 {
+        let crate::Next::Serve(client, ()) = queues.next(0) else { panic!("everybody waits") };
+        let record = crate::ResourceRecord { messages: 1, ..crate::ResourceRecord::default() };
+        queues.served(client, &record, 0);
+        got[client] += 1;
+    }
+    assert!(got[0].abs_diff(600) < 3 && got[1] == 0 && got[2].abs_diff(300) < 3, "{got:?}");
+    let change = "group team fair weight=80; for gold group=team; for silver group=team";
+    let changed = plan.changed(change).unwrap();
+    let weights: Vec<_> = changed.groups().map(|group| group.terms.weight.map(NonZeroU32::get)).collect();
+    assert_eq!((weights, changed.terms().count()), (alloc::vec![Some(80)], 4));
+}
+
+#[test]
 fn a_change_replaces_what_it_names_and_nothing_else() {
     let plan: GridPlan = "at input fair queue=9; for gold weight=2; for silver weight=3".parse().unwrap();
     let changed = plan.changed("for gold weight=7").unwrap();
@@ -94,7 +164,7 @@ fn plan() -> impl Strategy<Value = GridPlan> {
             memory: NonZeroU64::new(memory),
             ..ActivityTerms::default()
         });
-        GridPlan::checked(alloc::vec![input], terms.collect()).expect("a plan")
+        GridPlan::checked(alloc::vec![input], alloc::vec![], terms.collect()).expect("a plan")
     })
 }
 
