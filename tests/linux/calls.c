@@ -452,6 +452,44 @@ static void local_sockets(void) {
 	say("not a socket", send(1, "x", 1, 0));
 }
 
+/* Who writes more than there is memory for writes what there is room for, and who waits, all. */
+static void much_at_once(void) {
+	size_t much = 1UL << 30, some = 3 << 20;
+	char *bytes = mmap(NULL, much, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct iovec pieces[2] = {{bytes, 3}, {bytes + 3, much - 3}};
+	struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+	int ends[2], pair[2], status;
+	pipe2(ends, O_NONBLOCK);
+	say("write much", write(ends[1], bytes, much));
+	pipe2(ends, O_NONBLOCK);
+	say("write much in pieces", writev(ends[1], pieces, 2));
+	socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair);
+	say("send much", send(pair[0], bytes, much, 0) >= 65536);
+	socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair);
+	say("send much in pieces", sendmsg(pair[0], &message, 0) >= 65536);
+	socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+	say("a message of much", send(pair[0], bytes, much, 0));
+	say("a message of much in pieces", sendmsg(pair[0], &message, 0));
+	say("a message of much, written", writev(pair[0], pieces, 2));
+	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+	pieces[1].iov_len = some - 3;
+	if (fork() == 0) {
+		size_t count = 0;
+		long last;
+		close(pair[0]);
+		while ((last = read(pair[1], bytes, 100000)) > 0)
+			count += last;
+		_exit(count == 3 * some);
+	}
+	say("send some", send(pair[0], bytes, some, 0));
+	say("send some in pieces", sendmsg(pair[0], &message, 0));
+	say("write some in pieces", writev(pair[0], pieces, 2));
+	close(pair[0]);
+	wait(&status);
+	say("all came", WEXITSTATUS(status));
+	munmap(bytes, much);
+}
+
 static void pass_descriptors(void) {
 	int pair[2], ends[2], given = -1;
 	char bytes[8] = "", control[CMSG_SPACE(sizeof given)] = "";
@@ -983,6 +1021,7 @@ int main(int count, char **arguments) {
 	pipes();
 	watch();
 	local_sockets();
+	much_at_once();
 	pass_descriptors();
 	loopback();
 	signals();

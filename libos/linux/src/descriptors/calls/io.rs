@@ -12,14 +12,17 @@ use crate::signals::Signal;
 use crate::table::SystemCall;
 use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
+use linux_raw_sys::net::SOCK_STREAM;
 use nom_fs::{Durable, Errno, Seek};
 use smallvec::SmallVec;
 use zerocopy::IntoBytes;
 
 /// Bytes that are copied at once.
 const PIECE: usize = 64 << 10;
+/// Bytes of a message at most.
+pub(super) const MESSAGE_BYTES: u64 = 256 << 10;
 /// Most bytes of one call, as on Linux.
-const CALL_BYTES: u64 = 0x7fff_f000;
+pub(super) const CALL_BYTES: u64 = 0x7fff_f000;
 /// Most pieces of one call.
 const PIECES: u64 = 1024;
 /// So many pieces take no memory of the heap: an answer of memcached's or nginx's has fewer.
@@ -161,16 +164,40 @@ fn write_from(
     if at.is_some() {
         return Err(Errno::ESPIPE);
     }
+    write_stream(call, description, &[(from, len)])
+}
+
+/// How many of `len` bytes are sent to a stream at a time. A message goes as a whole.
+///
+/// # Errors
+/// `EMSGSIZE` if it is longer than any can be.
+pub(super) fn at_once(description: &Description, len: u64) -> Result<u64, Errno> {
+    let is_message = description.socket().is_ok_and(|socket| socket.names().1 != SOCK_STREAM);
+    match is_message {
+        true if len > MESSAGE_BYTES => Err(Errno::EMSGSIZE),
+        true => Ok(len),
+        false => Ok(PIECE as u64),
+    }
+}
+
+/// Writes pieces of the caller's memory to a stream, a buffer at a time: all of it, or what there is room for
+/// if it must not wait.
+fn write_stream(call: &Call<'_>, description: &Description, pieces: &[(u64, u64)]) -> Result<u64, Errno> {
+    let len = total(pieces).min(CALL_BYTES);
+    let most = at_once(description, len)?;
     let mut done = 0;
-    while done < len || len == 0 {
-        let mut piece = call.buffer((len - done).min(PIECE as u64) as usize);
-        call.memory().read(from + done, &mut piece)?;
-        match write_bytes(call, description, &piece) {
-            Ok(count) => done += count as u64,
+    loop {
+        let bytes = gathered(call, pieces, done, (len - done).min(most));
+        let count = bytes.and_then(|bytes| Ok((write_bytes(call, description, &bytes)?, bytes.len())));
+        let is_whole = match count {
+            Ok((count, wanted)) => {
+                done += count as u64;
+                count == wanted
+            }
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
-        }
-        if len == 0 || done < len && description.is_nonblocking() {
+        };
+        if done == len || !is_whole && description.is_nonblocking() {
             break;
         }
     }
@@ -267,14 +294,26 @@ pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Pieces
     if is_long { Err(Errno::EINVAL) } else { Ok(pieces) }
 }
 
-/// The bytes of all pieces, one behind the other.
-pub(super) fn gathered(call: &Call<'_>, pieces: &[(u64, u64)]) -> Result<CallBuffer, Errno> {
-    let total: u64 = pieces.iter().map(|(_, len)| len).sum();
-    let mut bytes = call.buffer(total.min(CALL_BYTES) as usize);
-    let mut rest = &mut bytes[..];
+/// Bytes of all pieces.
+pub(super) fn total(pieces: &[(u64, u64)]) -> u64 {
+    pieces.iter().map(|(_, len)| len).sum()
+}
+
+/// At most `most` bytes of the pieces, one behind the other, without the first `done`: programs may name more
+/// than there is memory for.
+pub(super) fn gathered(
+    call: &Call<'_>,
+    pieces: &[(u64, u64)],
+    done: u64,
+    most: u64,
+) -> Result<CallBuffer, Errno> {
+    let mut bytes = call.buffer((total(pieces) - done).min(most) as usize);
+    let (mut rest, mut passed) = (&mut bytes[..], done);
     for (start, len) in pieces {
-        let (piece, behind) = rest.split_at_mut((*len).min(rest.len() as u64) as usize);
-        call.memory().read(*start, piece)?;
+        let from = passed.min(*len);
+        passed -= from;
+        let (piece, behind) = rest.split_at_mut((*len - from).min(rest.len() as u64) as usize);
+        call.memory().read(start.wrapping_add(from), piece)?;
         rest = behind;
     }
     Ok(bytes)
@@ -307,19 +346,7 @@ fn write_pieces(call: &Call<'_>) -> Result<u64, Errno> {
         return each(&pieces, |start, len| write_from(call, &description, None, start, len));
     }
     description.check_write()?;
-    let bytes = gathered(call, &pieces)?;
-    let mut done = 0;
-    while done < bytes.len() {
-        match write_bytes(call, &description, &bytes[done..]) {
-            Ok(count) => done += count,
-            Err(error) if done == 0 => return Err(error),
-            Err(_) => break,
-        }
-        if description.is_nonblocking() {
-            break;
-        }
-    }
-    Ok(done as u64)
+    write_stream(call, &description, &pieces)
 }
 
 fn pieces_at(call: &Call<'_>, way: Way) -> Result<u64, Errno> {

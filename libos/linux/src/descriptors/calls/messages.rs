@@ -2,7 +2,7 @@
 
 use super::control::{self, Control};
 use super::get;
-use super::io::{gathered, pieces, wait_within};
+use super::io::{CALL_BYTES, MESSAGE_BYTES, at_once, gathered, pieces, total, wait_within};
 use super::sockets::{address, found, sender, tell};
 use crate::call::Call;
 use crate::descriptors::destination::Destination;
@@ -17,8 +17,6 @@ use nom_fs::Errno;
 
 /// `recvmmsg` waits for the first message alone.
 const MSG_WAITFORONE: u32 = 0x10000;
-/// Bytes that one call receives or sends at most.
-const MESSAGE_BYTES: u64 = 256 << 10;
 /// Words of `struct msghdr`.
 const HEADER: usize = 7;
 
@@ -108,15 +106,47 @@ fn send(call: &Call<'_>, description: &Description, flags: u32, what: &Outgoing<
     Ok(done as u64)
 }
 
+/// Sends what lies in pieces of the program's memory, a buffer at a time, as `how` says.
+fn send_pieces(
+    call: &Call<'_>,
+    description: &Description,
+    flags: u32,
+    pieces: &[(u64, u64)],
+    how: &Outgoing<'_>,
+) -> Result<u64, Errno> {
+    let len = total(pieces).min(CALL_BYTES);
+    let most = at_once(description, len)?;
+    let (mut done, mut attached) = (0, how.attached);
+    loop {
+        let bytes = gathered(call, pieces, done, (len - done).min(most));
+        let sent = bytes.and_then(|bytes| {
+            let what = Outgoing { bytes: &bytes, attached, ..*how };
+            Ok((send(call, description, flags, &what)?, bytes.len() as u64))
+        });
+        let is_whole = match sent {
+            Ok((count, wanted)) => {
+                done += count;
+                count == wanted
+            }
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        };
+        // They went with the first bytes.
+        attached = &[];
+        if done == len || !is_whole {
+            break;
+        }
+    }
+    Ok(done)
+}
+
 fn send_to(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, buffer, len, flags, at, address_len] = call.arguments;
     let description = get(call, call.int(0))?;
     description.socket()?;
     let to = if at == 0 { None } else { Some(found(call, address(call, at, address_len)?)?) };
-    let mut bytes = call.buffer(len.min(MESSAGE_BYTES) as usize);
-    call.memory().read(buffer, &mut bytes)?;
-    let what = Outgoing { to: to.as_ref(), by: sender(call), ..Outgoing::plain(&bytes) };
-    send(call, &description, flags as u32, &what)
+    let how = Outgoing { to: to.as_ref(), by: sender(call), ..Outgoing::plain(&[]) };
+    send_pieces(call, &description, flags as u32, &[(buffer, len)], &how)
 }
 
 fn peeking(flags: u32) -> Peeking {
@@ -205,17 +235,17 @@ fn send_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
         (0, _) | (_, 0) => None,
         (name, len) => Some(found(call, address(call, name, len.into())?)?),
     };
-    let bytes = gathered(call, &pieces(call, pieces_at, count)?)?;
+    let pieces = pieces(call, pieces_at, count)?;
     let Control { attached, by } = control::read(call, socket, control, control_len)?;
-    let what = Outgoing {
-        bytes: &bytes,
+    let how = Outgoing {
+        bytes: &[],
         to: to.as_ref(),
         attached: &attached,
         by: by.unwrap_or_else(|| sender(call)),
         is_signed: by.is_some(),
         is_urgent: false,
     };
-    send(call, &description, flags, &what)
+    send_pieces(call, &description, flags, &pieces, &how)
 }
 
 fn receive_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {

@@ -1,6 +1,6 @@
 //! Moving bytes between descriptors: splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
-use super::io::{Way, gathered, pieces, scatter, wait, write_bytes};
+use super::io::{Way, gathered, pieces, scatter, total, wait, write_bytes};
 use super::{get, with_vfs};
 use crate::call::Call;
 use crate::descriptors::buffer::{Buffer, PIPE_BYTES};
@@ -225,11 +225,10 @@ fn from_memory(call: &Call<'_>) -> Result<u64, Errno> {
     let buffer = pipe(&description).ok_or(Errno::EBADF)?;
     let pieces = pieces(call, call.arguments[1], call.arguments[2])?;
     if description.check_write().is_ok() {
-        let bytes = gathered(call, &pieces)?;
+        let bytes = gathered(call, &pieces, 0, PIPE_BYTES as u64)?;
         return put_all(call, (&description, buffer, flags), &bytes);
     }
-    let len: u64 = pieces.iter().map(|(_, len)| len).sum();
-    let mut bytes = call.buffer(len.min(PIPE_BYTES as u64) as usize);
+    let mut bytes = call.buffer(total(&pieces).min(PIPE_BYTES as u64) as usize);
     let count = await_pipe(call, (&description, buffer, flags), || buffer.read(&mut bytes))?;
     scatter(call, &pieces, &bytes[..count])?;
     Ok(count as u64)
