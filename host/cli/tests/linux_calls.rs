@@ -66,7 +66,13 @@ fn compare(name: &str, at_least: usize) -> Option<Output> {
     let program = compiled(name)?;
     let path = program.path().join(name);
     let inside = format!("mount -t tmpfs -o mode=1777 none /tmp; exec {}", path.display());
-    let linux = Command::new("unshare").args(["--mount", "sh", "-c", &inside]).output().expect("it starts");
+    // Signals that are ignored here, as in the background of a script, are not there either.
+    let linux = Command::new("env")
+        .args(["--default-signal", "timeout", "--foreground", PATIENCE_S])
+        .args(["unshare", "--mount", "sh", "-c", &inside])
+        .output()
+        .expect("it starts");
+    assert_ne!(linux.status.code(), Some(124), "it does not end on Linux: {}", said(&linux));
     if !linux.status.success() {
         eprintln!("skipped: a /tmp of one's own is root's to make: {}", said(&linux));
         return None;
