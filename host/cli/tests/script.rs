@@ -32,8 +32,8 @@ impl Checkout {
         for name in ["a checkout", "bin", "elsewhere", "home"] {
             std::fs::create_dir(checkout.path(name)).expect("a directory");
         }
-        // By a program of its own: while this one has a file open to write, any that another test starts has it
-        // open, too, for a moment, and what is open to be written cannot be run.
+        // By a program of its own: while this one has a file open to write, any that another test starts has
+        // it open, too, for a moment, and what is open to be written cannot be run.
         let copied = Command::new("cp")
             .args(["nom", "rust-toolchain.toml"].map(|name| Path::new(ROOT).join(name)))
             .arg(checkout.path("a checkout"))
