@@ -78,9 +78,23 @@ pub(crate) struct Entry {
     /// Who pays for it, and who that is for the scheduler.
     activity: Cell<Activity>,
     seat: Cell<SeatId>,
-    /// How long it had the core before its present turn.
+    /// How long it had the core; while it runs, less the time at which its turn began.
     ran_ns: Cell<u64>,
     stacks: Rc<Stacks>,
+}
+
+impl Entry {
+    /// It has the core from now on.
+    #[inline(always)]
+    fn resumes(&self, now_ns: u64) {
+        self.ran_ns.set(self.ran_ns.get().wrapping_sub(now_ns));
+    }
+
+    /// It had the core until now.
+    #[inline(always)]
+    fn pauses(&self, now_ns: u64) {
+        self.ran_ns.set(self.ran_ns.get().wrapping_add(now_ns));
+    }
 }
 
 /// Stacks of one size.
@@ -112,8 +126,6 @@ pub(crate) struct Turns {
     began_ns: Cell<Option<u64>>,
     /// When the loop had its turn last, after a thread.
     left_ns: Cell<u64>,
-    /// Since when the running thread has the core.
-    resumed_ns: Cell<u64>,
     switches: Cell<u64>,
     pub interruptions: Interruptions,
 }
@@ -126,7 +138,6 @@ impl Turns {
             over_ns: Cell::new(None),
             began_ns: Cell::new(None),
             left_ns: Cell::new(0),
-            resumed_ns: Cell::new(0),
             switches: Cell::new(0),
             interruptions: Interruptions::new(),
         }
@@ -144,13 +155,6 @@ impl Turns {
         self.switches.set(self.switches.get() + 1);
         self.over_ns.set(None);
         self.began_ns.set(None);
-    }
-
-    /// The running thread makes way: it had the core until now.
-    #[inline(always)]
-    fn charge(&self, running: &Entry, now_ns: u64) {
-        let turn_ns = now_ns.saturating_sub(self.resumed_ns.replace(now_ns));
-        running.ran_ns.set(running.ran_ns.get() + turn_ns);
     }
 
     /// The loop goes on, after threads.
@@ -285,9 +289,11 @@ impl Shared {
         let wait_ns = self.threads.pollers_wait_ns(now_ns);
         self.wanted_ns.set(now_ns.saturating_add(wait_ns).min(quiet_ns));
         let before = self.threads.switches.get();
-        let resumption = self.clients.borrow().threads[first].coroutine.resumption();
+        let clients = self.clients.borrow();
+        let resumption = clients.threads[first].coroutine.resumption();
+        clients.threads[first].resumes(now_ns);
+        drop(clients);
         self.threads.switched();
-        self.threads.resumed_ns.set(now_ns);
         self.threads.home.switch_to(resumption.expect("no thread runs while the loop does"));
         let switches = self.threads.switches.get() - before;
         self.meter.borrow_mut().worked(self.activity.get(), switches - 1);
@@ -373,9 +379,11 @@ impl Shared {
             return self.go_home(running, clients);
         }
         // Of threads that are ready none but the one that asks runs.
-        let Some(resumption) = clients.threads[next].coroutine.resumption() else { return };
+        let entry = &clients.threads[next];
+        let Some(resumption) = entry.coroutine.resumption() else { return };
+        entry.resumes(self.now_ns.get());
+        running.pauses(self.now_ns.get());
         drop(clients);
-        self.threads.charge(running, self.now_ns.get());
         self.threads.switched();
         running.coroutine.switch_to(resumption);
     }
@@ -395,7 +403,7 @@ impl Shared {
             }
         }
         drop(clients);
-        self.threads.charge(running, now_ns);
+        running.pauses(now_ns);
         let resumption = self.threads.home.resumption().expect("the loop waits while threads run");
         running.coroutine.switch_to(resumption);
     }
@@ -490,11 +498,8 @@ impl CoreWaker {
         let shared = self.handle.shared();
         let clients = shared.clients.borrow();
         let entry = clients.threads.get(self.thread)?;
-        let turn_ns = match entry.coroutine.is_running() {
-            true => self.handle.clock_ns().saturating_sub(shared.threads.resumed_ns.get()),
-            false => 0,
-        };
-        Some(entry.ran_ns.get() + turn_ns)
+        let now_ns = if entry.coroutine.is_running() { self.handle.clock_ns() } else { 0 };
+        Some(entry.ran_ns.get().wrapping_add(now_ns))
     }
 }
 
