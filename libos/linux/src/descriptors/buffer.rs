@@ -79,6 +79,14 @@ pub(super) fn copy_first(bytes: &VecDeque<u8>, target: &mut [u8], count: usize) 
     }
 }
 
+/// Moves bytes from the front, as many as there are or there is room for; says how many.
+pub(crate) fn take_first(bytes: &mut VecDeque<u8>, target: &mut [u8]) -> usize {
+    let count = bytes.len().min(target.len());
+    copy_first(bytes, target, count);
+    bytes.drain(..count);
+    count
+}
+
 impl Buffer {
     /// One whose reads and writes are whole packets.
     pub fn of_packets() -> Buffer {

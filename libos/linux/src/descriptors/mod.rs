@@ -5,7 +5,7 @@
 //! woken, be it one call of one stream, `poll`, or an interest set, which looks at nobody who was not woken.
 
 mod bound;
-mod buffer;
+pub(crate) mod buffer;
 pub(crate) mod calls;
 mod counter;
 mod datagrams;

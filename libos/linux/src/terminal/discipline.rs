@@ -1,6 +1,7 @@
 //! The line discipline of a terminal (termios(3)): what becomes of bytes that are typed and of bytes that a
 //! program writes. Policy alone: nothing here waits or knows of processes.
 
+use crate::descriptors::buffer::take_first;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
@@ -188,7 +189,7 @@ impl LineDiscipline {
     pub fn read(&mut self, target: &mut [u8]) -> Option<usize> {
         if self.modes.has(abi::ICANON) {
             let line = self.ready.front_mut()?;
-            let count = take(line, target);
+            let count = take_first(line, target);
             if line.is_empty() {
                 self.ready.pop_front();
             }
@@ -200,7 +201,7 @@ impl LineDiscipline {
         }
         let mut count = 0;
         while let Some(bytes) = self.ready.front_mut().filter(|_| count < target.len()) {
-            count += take(bytes, &mut target[count..]);
+            count += take_first(bytes, &mut target[count..]);
             if bytes.is_empty() {
                 self.ready.pop_front();
             }
@@ -380,13 +381,6 @@ fn is_continuation(byte: u8) -> bool {
 
 fn is_shown_as_two(modes: &TerminalModes, byte: u8) -> bool {
     modes.has(abi::ECHOCTL) && byte.is_ascii_control() && byte != b'\t' && byte != b'\n'
-}
-
-/// Moves bytes from the front, as many as there are or there is room for.
-fn take(bytes: &mut VecDeque<u8>, target: &mut [u8]) -> usize {
-    let count = bytes.len().min(target.len());
-    target.iter_mut().zip(bytes.drain(..count)).for_each(|(to, byte)| *to = byte);
-    count
 }
 
 #[cfg(test)]

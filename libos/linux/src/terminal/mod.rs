@@ -5,6 +5,7 @@ pub(crate) mod control;
 mod discipline;
 
 use crate::descriptors::Stream;
+use crate::descriptors::buffer::take_first;
 use crate::descriptors::node::OpenNode;
 use crate::descriptors::ready::{Events, Waiters};
 use crate::family::ProcessFamily;
@@ -17,12 +18,15 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::task::Waker;
 use discipline::{KeySignal, LineDiscipline};
+use linux_raw_sys::general as abi;
 use nom_fs::{Caller, Credentials, Errno, NodeId, NodeType, Ownership, Vfs};
 
 /// Bytes that programs wrote and nobody read, after which they wait.
 const OUTPUT_MAX: usize = 1 << 14;
 /// Most pseudoterminals, as `/proc/sys/kernel/pty/max` has it on Linux.
 const TERMINALS_MAX: u32 = 4096;
+const READABLE: Events = Events(Events::IN.0 | abi::POLLRDNORM);
+const WRITABLE: Events = Events(Events::OUT.0 | abi::POLLWRNORM);
 
 /// The pseudoterminals that there are, by their numbers.
 #[derive(Debug, Default)]
@@ -137,7 +141,7 @@ impl Terminal {
 
     /// Signals all processes of a group.
     fn signal(&self, group: u32, signal: Signal) {
-        const BY_KERNEL: i32 = linux_raw_sys::general::SI_KERNEL as i32;
+        const BY_KERNEL: i32 = abi::SI_KERNEL as i32;
         let Some(family) = self.family.upgrade() else { return };
         for process in family.processes().iter().filter(|process| process.group.get() == group) {
             process.send(&family, Info::sent(signal, BY_KERNEL, 0, 0));
@@ -259,8 +263,7 @@ impl Stream for Master {
             let nobody = self.terminal.slaves.get() == Some(0);
             return Err(if nobody { Errno::EIO } else { Errno::EAGAIN });
         }
-        let count = output.len().min(target.len());
-        target.iter_mut().zip(output.drain(..count)).for_each(|(to, byte)| *to = byte);
+        let count = take_first(&mut output, target);
         drop(output);
         self.terminal.waiters.wake();
         Ok(count)
@@ -271,8 +274,6 @@ impl Stream for Master {
     }
 
     fn ready(&self) -> Events {
-        const READABLE: Events = Events(Events::IN.0 | linux_raw_sys::general::POLLRDNORM);
-        const WRITABLE: Events = Events(Events::OUT.0 | linux_raw_sys::general::POLLWRNORM);
         let terminal = &self.terminal;
         READABLE
             .when(!terminal.output.borrow().is_empty())
@@ -351,8 +352,6 @@ impl Stream for Slave {
         if terminal.is_hung_up.get() {
             return Events::ALWAYS.with(Events::ERROR).with(Events::HANG_UP);
         }
-        const READABLE: Events = Events(Events::IN.0 | linux_raw_sys::general::POLLRDNORM);
-        const WRITABLE: Events = Events(Events::OUT.0 | linux_raw_sys::general::POLLWRNORM);
         READABLE
             .when(terminal.discipline.borrow().is_readable())
             .with(WRITABLE.when(terminal.has_room_for_output()))

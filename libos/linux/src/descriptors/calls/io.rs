@@ -22,7 +22,7 @@ const PIECE: usize = 64 << 10;
 /// Bytes of a message at most.
 pub(super) const MESSAGE_BYTES: u64 = 256 << 10;
 /// Most bytes of one call, as on Linux.
-pub(super) const CALL_BYTES: u64 = 0x7fff_f000;
+const CALL_BYTES: u64 = 0x7fff_f000;
 /// Most pieces of one call.
 const PIECES: u64 = 1024;
 /// So many pieces take no memory of the heap: an answer of memcached's or nginx's has fewer.
@@ -171,7 +171,7 @@ fn write_from(
 ///
 /// # Errors
 /// `EMSGSIZE` if it is longer than any can be.
-pub(super) fn at_once(description: &Description, len: u64) -> Result<u64, Errno> {
+fn at_once(description: &Description, len: u64) -> Result<u64, Errno> {
     let is_message = description.socket().is_ok_and(|socket| socket.names().1 != SOCK_STREAM);
     match is_message {
         true if len > MESSAGE_BYTES => Err(Errno::EMSGSIZE),
@@ -180,28 +180,52 @@ pub(super) fn at_once(description: &Description, len: u64) -> Result<u64, Errno>
     }
 }
 
-/// Writes pieces of the caller's memory to a stream, a buffer at a time: all of it, or what there is room for
-/// if it must not wait.
-fn write_stream(call: &Call<'_>, description: &Description, pieces: &[(u64, u64)]) -> Result<u64, Errno> {
+/// What becomes of a call of which not all could be given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// It says how much was.
+    Ends,
+    /// It tries again with what is left.
+    Waits,
+}
+
+/// Has `give` give pieces of the caller's memory to a stream, a buffer at a time; says how much it gave.
+///
+/// # Errors
+/// `EMSGSIZE`; what `give` says if it has not given anything before; `EFAULT` likewise.
+pub(super) fn give_pieces(
+    call: &Call<'_>,
+    description: &Description,
+    pieces: &[(u64, u64)],
+    rest: Rest,
+    mut give: impl FnMut(&[u8]) -> Result<u64, Errno>,
+) -> Result<u64, Errno> {
     let len = total(pieces).min(CALL_BYTES);
     let most = at_once(description, len)?;
     let mut done = 0;
     loop {
         let bytes = gathered(call, pieces, done, (len - done).min(most));
-        let count = bytes.and_then(|bytes| Ok((write_bytes(call, description, &bytes)?, bytes.len())));
-        let is_whole = match count {
-            Ok((count, wanted)) => {
-                done += count as u64;
-                count == wanted
-            }
+        let given = bytes.and_then(|bytes| Ok((give(&bytes)?, bytes.len() as u64)));
+        let (count, wanted) = match given {
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
+            Ok(given) => given,
         };
-        if done == len || !is_whole && description.is_nonblocking() {
+        done += count;
+        if done == len || count < wanted && rest == Rest::Ends {
             break;
         }
     }
     Ok(done)
+}
+
+/// Writes pieces of the caller's memory to a stream: all of it, or what there is room for if it must not
+/// wait.
+fn write_stream(call: &Call<'_>, description: &Description, pieces: &[(u64, u64)]) -> Result<u64, Errno> {
+    let rest = if description.is_nonblocking() { Rest::Ends } else { Rest::Waits };
+    give_pieces(call, description, pieces, rest, |bytes| {
+        write_bytes(call, description, bytes).map(|count| count as u64)
+    })
 }
 
 /// Writes to a stream; who writes to nobody is sent a signal.
@@ -295,7 +319,7 @@ pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Pieces
 }
 
 /// Bytes of all pieces.
-pub(super) fn total(pieces: &[(u64, u64)]) -> u64 {
+fn total(pieces: &[(u64, u64)]) -> u64 {
     pieces.iter().map(|(_, len)| len).sum()
 }
 
@@ -317,16 +341,6 @@ pub(super) fn gathered(
         rest = behind;
     }
     Ok(bytes)
-}
-
-/// Puts bytes into pieces, one behind the other.
-pub(super) fn scatter(call: &Call<'_>, pieces: &[(u64, u64)], mut bytes: &[u8]) -> Result<(), Errno> {
-    for (start, len) in pieces {
-        let count = bytes.len().min(*len as usize);
-        call.memory().write(*start, &bytes[..count])?;
-        bytes = &bytes[count..];
-    }
-    Ok(())
 }
 
 fn read_pieces(call: &Call<'_>) -> Result<u64, Errno> {

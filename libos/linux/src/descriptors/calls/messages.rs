@@ -2,7 +2,7 @@
 
 use super::control::{self, Control};
 use super::get;
-use super::io::{CALL_BYTES, MESSAGE_BYTES, at_once, gathered, pieces, total, wait_within};
+use super::io::{MESSAGE_BYTES, Rest, give_pieces, pieces, wait_within};
 use super::sockets::{address, found, sender, tell};
 use crate::call::Call;
 use crate::descriptors::destination::Destination;
@@ -114,30 +114,13 @@ fn send_pieces(
     pieces: &[(u64, u64)],
     how: &Outgoing<'_>,
 ) -> Result<u64, Errno> {
-    let len = total(pieces).min(CALL_BYTES);
-    let most = at_once(description, len)?;
-    let (mut done, mut attached) = (0, how.attached);
-    loop {
-        let bytes = gathered(call, pieces, done, (len - done).min(most));
-        let sent = bytes.and_then(|bytes| {
-            let what = Outgoing { bytes: &bytes, attached, ..*how };
-            Ok((send(call, description, flags, &what)?, bytes.len() as u64))
-        });
-        let is_whole = match sent {
-            Ok((count, wanted)) => {
-                done += count;
-                count == wanted
-            }
-            Err(error) if done == 0 => return Err(error),
-            Err(_) => break,
-        };
+    let mut attached = how.attached;
+    give_pieces(call, description, pieces, Rest::Ends, |bytes| {
+        let sent = send(call, description, flags, &Outgoing { bytes, attached, ..*how });
         // They went with the first bytes.
         attached = &[];
-        if done == len || !is_whole {
-            break;
-        }
-    }
-    Ok(done)
+        sent
+    })
 }
 
 fn send_to(call: &Call<'_>) -> Result<u64, Errno> {

@@ -1,9 +1,10 @@
 //! Moving bytes between descriptors: splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
-use super::io::{Way, gathered, pieces, scatter, total, wait, write_bytes};
+use super::io::{Way, gathered, pieces, wait, write_bytes};
 use super::{get, with_vfs};
 use crate::call::Call;
 use crate::descriptors::buffer::{Buffer, PIPE_BYTES};
+use crate::descriptors::destination::Destination;
 use crate::descriptors::open::Description;
 use crate::descriptors::ready::until_ready;
 use crate::signals::Signal;
@@ -228,10 +229,9 @@ fn from_memory(call: &Call<'_>) -> Result<u64, Errno> {
         let bytes = gathered(call, &pieces, 0, PIPE_BYTES as u64)?;
         return put_all(call, (&description, buffer, flags), &bytes);
     }
-    let mut bytes = call.buffer(total(&pieces).min(PIPE_BYTES as u64) as usize);
-    let count = await_pipe(call, (&description, buffer, flags), || buffer.read(&mut bytes))?;
-    scatter(call, &pieces, &bytes[..count])?;
-    Ok(count as u64)
+    let to = Destination::new(call, &pieces, PIPE_BYTES as u64);
+    let read = || to.by_buffer(|bytes| buffer.read(bytes), |count| *count);
+    await_pipe(call, (&description, buffer, flags), read).map(|count| count as u64)
 }
 
 fn copy_range(call: &Call<'_>) -> Result<u64, Errno> {
