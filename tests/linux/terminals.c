@@ -1,6 +1,7 @@
 /* Pseudoterminals: lines that are edited and shown, keys that send signals, modes, sizes, sessions, hang-ups. Prints
  * what each call said; compared as calls.c is. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
@@ -200,7 +201,6 @@ static void handle(int signal) {
 
 /* In a session of its own: makes the slave its terminal, and says what came. */
 static void session(void) {
-	int group = -1;
 	close(master);
 	say("a session", setsid() == getpid());
 	say("no terminal", open("/dev/tty", O_RDWR) >= 0);
@@ -267,6 +267,247 @@ static void signals(void) {
 	waitpid(child, NULL, 0);
 }
 
+/* Readers without lines: how many bytes they wait for, and for how long. */
+static void times(void) {
+	struct termios old, timed;
+	struct pollfd polled = {slave, POLLIN, 0};
+	char bytes[8];
+	tcgetattr(slave, &old);
+	timed = old;
+	cfmakeraw(&timed);
+	timed.c_cc[VMIN] = 0, timed.c_cc[VTIME] = 2;
+	tcsetattr(slave, TCSANOW, &timed);
+	say("no byte in time", read(slave, bytes, sizeof bytes));
+	types("x");
+	line("one that is there");
+	fcntl(slave, F_SETFL, O_RDWR | O_NONBLOCK);
+	say("none at once", read(slave, bytes, sizeof bytes));
+	timed.c_cc[VMIN] = 3;
+	tcsetattr(slave, TCSANOW, &timed);
+	types("ab");
+	line("fewer at once");
+	fcntl(slave, F_SETFL, O_RDWR);
+	types("ab");
+	say("one is enough to be told", poll(&polled, 1, 3000));
+	say("fewer after a pause", read(slave, bytes, sizeof bytes));
+	types("abcdef");
+	line("all there are");
+	types("abcd");
+	poll(&polled, 1, 3000);
+	say("as many as there is room for", read(slave, bytes, 2));
+	say("and what is left after a pause", read(slave, bytes, 8));
+	say("which is", bytes[0] == 'c' && bytes[1] == 'd');
+	tcsetattr(slave, TCSANOW, &old);
+	fcntl(master, F_SETFL, O_RDWR | O_NONBLOCK);
+	while (read(master, bytes, sizeof bytes) > 0)
+		;
+	fcntl(master, F_SETFL, O_RDWR);
+}
+
+static volatile int caught;
+
+static void catch(int signal) {
+	caught = signal;
+}
+
+/* Starts a child in a group of its own that is not in the foreground; it ends with what `act` says. */
+static pid_t behind(int (*act)(void)) {
+	pid_t child = fork();
+	if (child == 0) {
+		setpgid(0, 0);
+		_exit(act());
+	}
+	setpgid(child, child);
+	return child;
+}
+
+static void stopped(const char *what, pid_t child) {
+	int status = 0;
+	waitpid(child, &status, WUNTRACED);
+	say(what, WIFSTOPPED(status) ? WSTOPSIG(status) : -1);
+}
+
+static void ended(const char *what, pid_t child) {
+	int status = 0;
+	waitpid(child, &status, 0);
+	say(what, WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+}
+
+static int reads(void) {
+	char byte;
+	return read(slave, &byte, 1) == 1 ? byte : errno;
+}
+
+static int reads_ignoring(void) {
+	signal(SIGTTIN, SIG_IGN);
+	return reads();
+}
+
+static int reads_handling(void) {
+	struct sigaction action = {.sa_handler = catch};
+	sigaction(SIGTTIN, &action, NULL);
+	int said = reads();
+	return caught == SIGTTIN ? said : 99;
+}
+
+static int orphan[2];
+
+static int reads_orphaned(void) {
+	pid_t parent = getpid();
+	if (fork() == 0) {
+		/* With its parent the last one is gone who could let it go on. */
+		while (getppid() == parent)
+			usleep(1000);
+		char said = reads();
+		write(orphan[1], &said, 1);
+		_exit(0);
+	}
+	return 0;
+}
+
+static int writes(void) {
+	return write(slave, "w", 1) == 1 ? 0 : errno;
+}
+
+static int writes_blocking(void) {
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return writes();
+}
+
+static int changes(void) {
+	struct termios modes;
+	tcgetattr(slave, &modes);
+	return tcsetattr(slave, TCSANOW, &modes) == 0 ? 0 : errno;
+}
+
+static int takes_front(void) {
+	return tcsetpgrp(slave, getpid()) == 0 ? 0 : errno;
+}
+
+/* In a session of its own, whose children are behind. */
+static void jobs(void) {
+	struct termios modes;
+	close(master);
+	setsid();
+	ioctl(slave, TIOCSCTTY, 0);
+	signal(SIGTTOU, SIG_DFL);
+	pid_t child = behind(reads);
+	stopped("who reads behind is stopped", child);
+	kill(child, SIGCONT);
+	stopped("and again", child);
+	say("in front", tcsetpgrp(slave, child));
+	kill(child, SIGCONT);
+	ended("it reads", child);
+	signal(SIGTTOU, SIG_IGN);
+	say("in front again", tcsetpgrp(slave, getpid()));
+	signal(SIGTTOU, SIG_DFL);
+	ended("who ignores it", behind(reads_ignoring));
+	ended("who handles it", behind(reads_handling));
+	ended("who writes", behind(writes));
+	tcgetattr(slave, &modes);
+	modes.c_lflag |= TOSTOP;
+	tcsetattr(slave, TCSANOW, &modes);
+	child = behind(writes);
+	stopped("who writes is stopped", child);
+	modes.c_lflag &= ~TOSTOP;
+	tcsetattr(slave, TCSANOW, &modes);
+	kill(child, SIGCONT);
+	ended("it writes", child);
+	modes.c_lflag |= TOSTOP;
+	tcsetattr(slave, TCSANOW, &modes);
+	ended("who blocks it writes", behind(writes_blocking));
+	child = behind(changes);
+	stopped("who changes it", child);
+	kill(child, SIGKILL), waitpid(child, NULL, 0);
+	child = behind(takes_front);
+	stopped("who would be in front", child);
+	kill(child, SIGKILL), waitpid(child, NULL, 0);
+	char said = 0;
+	pipe(orphan);
+	ended("a parent ends", behind(reads_orphaned));
+	read(orphan[0], &said, 1);
+	say("whom nobody could let go on", said);
+	write(slave, "J", 1);
+	for (;;)
+		pause();
+}
+
+static void job_control(void) {
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0)
+		jobs();
+	types("r\n");
+	say("all is done", until('J'));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	tcflush(slave, TCIOFLUSH);
+}
+
+/* What a read of the master says first, and how many bytes follow. */
+static void packet(const char *what) {
+	unsigned char bytes[64] = {0};
+	struct pollfd polled = {master, POLLIN | POLLPRI, 0};
+	if (poll(&polled, 1, 3000) != 1)
+		return say("no packet", 0);
+	ssize_t count = read(master, bytes, sizeof bytes);
+	printf("= %s: %x %zd, urgent %d\n", what, bytes[0], count, !!(polled.revents & POLLPRI));
+	fflush(stdout);
+}
+
+static void packets(void) {
+	struct termios old, modes;
+	int on = 1, asked = -1;
+	char byte;
+	master = posix_openpt(O_RDWR | O_NOCTTY);
+	grantpt(master), unlockpt(master);
+	slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+	tcgetattr(slave, &old);
+	say("asked", ioctl(master, TIOCGPKT, &asked));
+	say("no packets at first", asked);
+	say("of a slave", ioctl(slave, TIOCPKT, &on));
+	say("packets", ioctl(master, TIOCPKT, &on));
+	ioctl(master, TIOCGPKT, &asked);
+	say("are on", asked);
+	write(slave, "abc", 3);
+	packet("three bytes");
+	tcflush(slave, TCIFLUSH);
+	packet("input forgotten");
+	tcflush(slave, TCIOFLUSH);
+	packet("both forgotten");
+	tcflow(slave, TCOOFF);
+	packet("held");
+	tcflow(slave, TCOOFF), tcflow(slave, TCOON);
+	packet("goes on");
+	types("\x13");
+	packet("held by a key");
+	types("\x11");
+	packet("goes on by a key");
+	modes = old;
+	modes.c_iflag &= ~IXON;
+	tcsetattr(slave, TCSANOW, &modes);
+	packet("keys hold no more");
+	tcsetattr(slave, TCSAFLUSH, &old);
+	packet("they do, and input is forgotten");
+	types("\x03");
+	packet("a key that sends a signal");
+	on = 0;
+	ioctl(master, TIOCPKT, &on);
+	fcntl(master, F_SETFL, O_RDWR | O_NONBLOCK);
+	while (read(master, &byte, 1) > 0)
+		;
+	write(slave, "d", 1);
+	usleep(50000);
+	say("bytes alone", read(master, &byte, 1));
+	say("which is", byte);
+	say("a signal that keys do not send", ioctl(master, TIOCSIG, SIGTERM));
+	say("one that they do", ioctl(master, TIOCSIG, SIGINT));
+	close(master), close(slave);
+}
+
 static void hang_ups(void) {
 	char byte;
 	int other_master, other_slave;
@@ -314,7 +555,10 @@ int main(void) {
 	opening();
 	lines();
 	modes();
+	times();
 	signals();
+	job_control();
 	hang_ups();
+	packets();
 	return 0;
 }

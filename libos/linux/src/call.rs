@@ -144,9 +144,22 @@ impl<'a> Call<'a> {
         deadline_ns: Option<u64>,
         future: F,
     ) -> Result<Option<F::Output>, Errno> {
+        let deadline_ns = deadline_ns.map(|deadline_ns| self.limit_ns.get().unwrap_or(deadline_ns));
+        self.limit_ns.set(deadline_ns.or(self.limit_ns.get()));
+        self.block_before(deadline_ns, future)
+    }
+
+    /// As [`Call::block_until`], for a call that is made again as if it had not waited at all, like one without
+    /// a deadline.
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub fn block_before<F: Future>(
+        &self,
+        deadline_ns: Option<u64>,
+        future: F,
+    ) -> Result<Option<F::Output>, Errno> {
         let Some(deadline_ns) = deadline_ns else { return self.block_on(future).map(Some) };
-        let deadline_ns = self.limit_ns.get().unwrap_or(deadline_ns);
-        self.limit_ns.set(Some(deadline_ns));
         let handle = &self.family.handle;
         let mut sleep = pin!(handle.sleep_until(deadline_ns));
         let mut future = pin!(future);

@@ -100,7 +100,7 @@ pub(crate) trait Stream {
     }
 
     /// It as an end of a terminal.
-    fn terminal(&self) -> Option<crate::terminal::TerminalEnd<'_>> {
+    fn terminal(&self) -> Option<&crate::terminal::TerminalEnd> {
         None
     }
 

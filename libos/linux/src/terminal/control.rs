@@ -1,7 +1,9 @@
 //! What programs ask of terminals: ioctl_tty(2).
 
+use super::access::Wish;
 use super::discipline::TerminalModes;
-use super::{Slave, Terminal, TerminalEnd, name, with_files};
+use super::packets::PacketStatus;
+use super::{Side, Terminal, TerminalEnd, name, with_files};
 use crate::call::Call;
 use crate::descriptors::add_terminal_end;
 use crate::descriptors::node::OpenNode;
@@ -12,8 +14,8 @@ use linux_raw_sys::ioctl as request;
 use nom_fs::{Errno, LastLink};
 
 /// Answers a request to a terminal; nothing if it is none that only terminals know.
-pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd<'_>) -> Option<Result<u64, Errno>> {
-    let (terminal, asked, argument) = (end.terminal, call.arguments[1] as u32, call.arguments[2]);
+pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd) -> Option<Result<u64, Errno>> {
+    let (terminal, asked, argument) = (&end.terminal, call.arguments[1] as u32, call.arguments[2]);
     let memory = call.memory();
     let answer = match asked {
         request::FIONBIO | request::FIONREAD | request::FIOCLEX | request::FIONCLEX | request::FIOASYNC => {
@@ -21,13 +23,17 @@ pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd<'_>) -> Option<Result<u6
         }
         // All that can be said to a line that was cut.
         _ if terminal.is_hung_up.get() => Err(Errno::EIO),
+        _ if changes(asked) && let Err(errno) = end.admit(call, Wish::Change) => Err(match asked {
+            request::TIOCSPGRP if errno == Errno::EIO => Errno::ENOTTY,
+            _ => errno,
+        }),
         request::TCGETS => memory.write_value(argument, &terminal.discipline.borrow().modes()),
         request::TCSETS | request::TCSETSW | request::TCSETSF => {
             memory.read_value(argument).map(|modes| terminal.set_modes(modes, asked == request::TCSETSF))
         }
         request::TIOCGWINSZ => memory.write_value(argument, &terminal.window.get()),
         request::TIOCSWINSZ => memory.read_value(argument).map(|window| terminal.set_window(window)),
-        request::TCFLSH => terminal.flush(argument as u32),
+        request::TCFLSH => terminal.flush(end.side, argument as u32),
         request::TCXONC => terminal.hold(argument as u32),
         // Nothing waits to be sent.
         request::TCSBRK | request::TCSBRKP => Ok(()),
@@ -35,8 +41,15 @@ pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd<'_>) -> Option<Result<u6
         request::TIOCSTI => {
             memory.read_value::<u8>(argument).and_then(|byte| terminal.type_in(&[byte]).map(drop))
         }
-        request::TIOCGPTN | request::TIOCSPTLCK | request::TIOCGPTLCK | request::TIOCGPTPEER => {
-            return Some(if end.is_master { of_master(call, terminal) } else { Err(Errno::ENOTTY) });
+        request::TIOCGPTN
+        | request::TIOCSPTLCK
+        | request::TIOCGPTLCK
+        | request::TIOCGPTPEER
+        | request::TIOCPKT
+        | request::TIOCGPKT
+        | request::TIOCSIG => {
+            let is_master = end.side == Side::Master;
+            return Some(if is_master { of_master(call, terminal) } else { Err(Errno::ENOTTY) });
         }
         request::TIOCSCTTY
         | request::TIOCNOTTY
@@ -48,15 +61,39 @@ pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd<'_>) -> Option<Result<u6
     Some(answer.map(|()| 0))
 }
 
+/// Whether a request is for who is in the foreground alone.
+fn changes(asked: u32) -> bool {
+    const CHANGES: [u32; 8] = [
+        request::TCSETS,
+        request::TCSETSW,
+        request::TCSETSF,
+        request::TCFLSH,
+        request::TCXONC,
+        request::TCSBRK,
+        request::TCSBRKP,
+        request::TIOCSPGRP,
+    ];
+    CHANGES.contains(&asked)
+}
+
 impl Terminal {
     fn set_modes(&self, modes: TerminalModes, forgets: bool) {
-        let mut discipline = self.discipline.borrow_mut();
         if forgets {
-            discipline.forget_input();
+            self.forget_input();
         }
-        discipline.set_modes(modes);
-        drop(discipline);
+        let had_flow = self.discipline.borrow().modes().has_usual_flow();
+        self.change(|discipline| discipline.set_modes(modes));
+        match modes.has_usual_flow() {
+            has_flow if has_flow == had_flow => {}
+            true => self.packets.tell(PacketStatus::FLOW),
+            false => self.packets.tell(PacketStatus::NO_FLOW),
+        }
         self.waiters.wake();
+    }
+
+    fn forget_input(&self) {
+        self.discipline.borrow_mut().forget_input();
+        self.packets.tell(PacketStatus::FLUSH_READ);
     }
 
     fn set_window(&self, window: [u16; 4]) {
@@ -65,15 +102,23 @@ impl Terminal {
         }
     }
 
-    fn flush(&self, what: u32) -> Result<(), Errno> {
+    fn flush(&self, side: Side, what: u32) -> Result<(), Errno> {
         if what > abi::TCIOFLUSH {
             return Err(Errno::EINVAL);
         }
-        if what != abi::TCOFLUSH {
-            self.discipline.borrow_mut().forget_input();
+        // Nothing that was typed is still on its way.
+        let (input, output) = match side {
+            Side::Master => (false, what != abi::TCOFLUSH),
+            Side::Slave => (what != abi::TCOFLUSH, what != abi::TCIFLUSH),
+        };
+        if input {
+            self.forget_input();
         }
-        if what != abi::TCIFLUSH {
+        if output {
             self.output.borrow_mut().clear();
+        }
+        if output && side == Side::Slave {
+            self.packets.tell(PacketStatus::FLUSH_WRITE);
         }
         self.waiters.wake();
         Ok(())
@@ -81,8 +126,8 @@ impl Terminal {
 
     fn hold(&self, what: u32) -> Result<(), Errno> {
         match what {
-            abi::TCOOFF => self.discipline.borrow_mut().hold(),
-            abi::TCOON => self.discipline.borrow_mut().let_go(),
+            abi::TCOOFF => self.change(|discipline| discipline.hold()),
+            abi::TCOON => self.change(|discipline| discipline.let_go()),
             abi::TCIOFF | abi::TCION => {}
             _ => return Err(Errno::EINVAL),
         }
@@ -97,10 +142,19 @@ fn of_master(call: &Call<'_>, terminal: &Rc<Terminal>) -> Result<u64, Errno> {
     match call.arguments[1] as u32 {
         request::TIOCGPTN => call.memory().write_value(argument, &terminal.number)?,
         request::TIOCGPTLCK => call.memory().write_value(argument, &u32::from(terminal.is_locked.get()))?,
+        request::TIOCPKT => terminal.packets.set(call.memory().read_value::<u32>(argument)? != 0),
+        request::TIOCGPKT => call.memory().write_value(argument, &u32::from(terminal.packets.are_on()))?,
+        request::TIOCSIG => terminal.signal_foreground(key_signal(argument)?),
         request::TIOCSPTLCK => terminal.is_locked.set(call.memory().read_value::<u32>(argument)? != 0),
         _ => return open_peer(call, terminal, argument as u32),
     }
     Ok(0)
+}
+
+/// A signal that a key can send, too.
+fn key_signal(number: u64) -> Result<Signal, Errno> {
+    let signal = Signal::new(number)?;
+    if [Signal::INT, Signal::QUIT, Signal::TSTP].contains(&signal) { Ok(signal) } else { Err(Errno::EINVAL) }
 }
 
 /// Opens the slave, whatever the name of it leads to.
@@ -111,7 +165,7 @@ fn open_peer(call: &Call<'_>, terminal: &Rc<Terminal>, flags: u32) -> Result<u64
         vfs.hold(node);
         Ok::<_, Errno>(node)
     })?;
-    let slave = Slave::new(terminal.clone(), OpenNode::held(family, node, None));
+    let slave = TerminalEnd::slave(terminal.clone(), OpenNode::held(family, node, None));
     if flags & abi::O_NOCTTY == 0 {
         slave.opened_by(call.process());
     }
@@ -119,11 +173,11 @@ fn open_peer(call: &Call<'_>, terminal: &Rc<Terminal>, flags: u32) -> Result<u64
 }
 
 /// What is asked of a session's terminal.
-fn of_session(call: &Call<'_>, end: &TerminalEnd<'_>) -> Result<(), Errno> {
-    let (terminal, process, argument) = (end.terminal, call.process(), call.arguments[2]);
+fn of_session(call: &Call<'_>, end: &TerminalEnd) -> Result<(), Errno> {
+    let (terminal, process, argument) = (&end.terminal, call.process(), call.arguments[2]);
     let session = process.session.get();
     let is_own = terminal.session.get() == Some(session);
-    let leads = session == process.id;
+    let (leads, is_master) = (session == process.id, end.side == Side::Master);
     match call.arguments[1] as u32 {
         request::TIOCSCTTY => {
             let has_one = call.family().terminals.of_session(session).is_some();
@@ -143,10 +197,10 @@ fn of_session(call: &Call<'_>, end: &TerminalEnd<'_>) -> Result<(), Errno> {
             Ok(())
         }
         request::TIOCNOTTY if is_own => Ok(()),
-        request::TIOCGPGRP if is_own || end.is_master => {
+        request::TIOCGPGRP if is_own || is_master => {
             call.memory().write_value(argument, &terminal.foreground.get())
         }
-        request::TIOCGSID if is_own || end.is_master => match terminal.session.get() {
+        request::TIOCGSID if is_own || is_master => match terminal.session.get() {
             Some(session) => call.memory().write_value(argument, &session),
             None => Err(Errno::ENOTTY),
         },

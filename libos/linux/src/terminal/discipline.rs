@@ -1,6 +1,7 @@
 //! The line discipline of a terminal (termios(3)): what becomes of bytes that are typed and of bytes that a
 //! program writes. Policy alone: nothing here waits or knows of processes.
 
+use super::access::Patience;
 use crate::descriptors::buffer::take_first;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,6 +13,8 @@ const LINE_MAX: usize = 4095;
 /// Bytes that wait to be read, after which no more are taken.
 const READY_MAX: usize = 1 << 16;
 const ERASE_ONE: &[u8] = b"\x08 \x08";
+/// What `VTIME` counts in.
+const TENTH_NS: u64 = 100_000_000;
 
 /// Linux's `struct termios`: how a terminal treats what goes through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -77,6 +80,28 @@ impl TerminalModes {
     fn least(&self) -> usize {
         self.characters[abi::VMIN as usize].into()
     }
+
+    /// For how long it waits, in nanoseconds; 0 for as long as it takes.
+    fn time_ns(&self) -> u64 {
+        u64::from(self.characters[abi::VTIME as usize]) * TENTH_NS
+    }
+
+    /// Whether only who is in the foreground may write.
+    pub fn writing_is_for_foreground(&self) -> bool {
+        self.has(abi::TOSTOP)
+    }
+
+    /// Whether what was typed is forgotten when a key sends a signal.
+    pub fn signals_flush(&self) -> bool {
+        !self.has(abi::NOFLSH)
+    }
+
+    /// Whether `^S` and `^Q` hold output and let it go on.
+    pub fn has_usual_flow(&self) -> bool {
+        const START: u8 = 0x11;
+        const STOP: u8 = 0x13;
+        self.takes(abi::IXON) && self.is(abi::VSTOP, STOP) && self.is(abi::VSTART, START)
+    }
 }
 
 /// What a typed byte means to the processes in the foreground.
@@ -105,6 +130,8 @@ pub(crate) struct LineDiscipline {
     is_quoting: bool,
     /// Output waits (`VSTOP`).
     is_held: bool,
+    /// The next reader has waited long enough.
+    is_due: bool,
 }
 
 impl LineDiscipline {
@@ -176,7 +203,23 @@ impl LineDiscipline {
     pub fn is_readable(&self) -> bool {
         match self.modes.has(abi::ICANON) {
             true => !self.ready.is_empty(),
+            false if self.modes.time_ns() > 0 => self.unread() > 0,
             false => self.unread() >= self.modes.least().max(1),
+        }
+    }
+
+    /// The next reader takes what there is.
+    pub fn wait_no_more(&mut self) {
+        self.is_due = true;
+    }
+
+    /// How long a reader waits from now on, if that is limited.
+    pub fn patience(&self) -> Option<Patience> {
+        let ns = Some(self.modes.time_ns()).filter(|ns| *ns > 0 && !self.modes.has(abi::ICANON))?;
+        match (self.modes.least(), self.unread()) {
+            (0, _) => Some(Patience::All(ns)),
+            (_, 0) => None,
+            _ => Some(Patience::Pause(ns)),
         }
     }
 
@@ -187,6 +230,7 @@ impl LineDiscipline {
 
     /// Reads: at most one line in canonical mode. Nothing if there is nothing yet; 0 at a file's end.
     pub fn read(&mut self, target: &mut [u8]) -> Option<usize> {
+        let is_due = core::mem::take(&mut self.is_due);
         if self.modes.has(abi::ICANON) {
             let line = self.ready.front_mut()?;
             let count = take_first(line, target);
@@ -195,8 +239,8 @@ impl LineDiscipline {
             }
             return Some(count);
         }
-        let wanted = self.modes.least().min(target.len());
-        if self.unread() < wanted {
+        let least = self.modes.least().max(usize::from(self.modes.time_ns() > 0));
+        if self.unread() < least.min(target.len()) && !is_due {
             return None;
         }
         let mut count = 0;
@@ -224,7 +268,7 @@ impl LineDiscipline {
         }
         if let Some(signal) = self.signal_of(byte) {
             self.is_held = false;
-            if !self.modes.has(abi::NOFLSH) {
+            if self.modes.signals_flush() {
                 self.forget_input();
                 self.echo.clear();
             }
@@ -475,6 +519,31 @@ mod tests {
         modes.characters[abi::VMIN as usize] = 0;
         discipline.set_modes(modes);
         assert_eq!(read(&mut discipline, 9).as_deref(), Some(&b""[..]));
+    }
+
+    #[test]
+    fn readers_wait_for_as_long_as_they_are_told() {
+        let mut discipline = without(abi::ICANON);
+        let set = |discipline: &mut LineDiscipline, least, tenths| {
+            let mut modes = discipline.modes();
+            modes.characters[abi::VMIN as usize] = least;
+            modes.characters[abi::VTIME as usize] = tenths;
+            discipline.set_modes(modes);
+        };
+        set(&mut discipline, 0, 2);
+        assert_eq!(discipline.patience(), Some(Patience::All(2 * TENTH_NS)));
+        assert_eq!(read(&mut discipline, 9), None);
+        discipline.wait_no_more();
+        assert_eq!(read(&mut discipline, 9).as_deref(), Some(&b""[..]));
+        assert_eq!(read(&mut discipline, 9), None, "the next one waits again");
+        set(&mut discipline, 3, 1);
+        assert_eq!(discipline.patience(), None, "for the first byte it waits for good");
+        typed(&mut discipline, b"ab");
+        assert!(discipline.is_readable(), "poll(2) says so at the first byte");
+        assert_eq!(discipline.patience(), Some(Patience::Pause(TENTH_NS)));
+        assert_eq!(read(&mut discipline, 9), None);
+        discipline.wait_no_more();
+        assert_eq!(read(&mut discipline, 9).as_deref(), Some(&b"ab"[..]));
     }
 
     #[test]

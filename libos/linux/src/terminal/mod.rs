@@ -1,8 +1,10 @@
 //! Pseudoterminals (pty(7)): pairs of ends between which the [line discipline](discipline) stands. Who opens
 //! `/dev/ptmx` has the master, a terminal's user as it were; programs find the slave at `/dev/pts/N`.
 
+mod access;
 pub(crate) mod control;
 mod discipline;
+mod packets;
 
 use crate::descriptors::Stream;
 use crate::descriptors::buffer::take_first;
@@ -11,6 +13,7 @@ use crate::descriptors::ready::{Events, Waiters};
 use crate::family::ProcessFamily;
 use crate::process::{Process, file_time};
 use crate::signals::{Info, Signal};
+pub(crate) use access::Wish;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::rc::{Rc, Weak};
@@ -18,6 +21,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::task::Waker;
 use discipline::{KeySignal, LineDiscipline};
+use packets::{PacketStatus, Packets};
 use linux_raw_sys::general as abi;
 use nom_fs::{Caller, Credentials, Errno, NodeId, NodeType, Ownership, Vfs};
 
@@ -50,6 +54,8 @@ pub(crate) struct Terminal {
     /// How often the slave is open, if it was ever.
     slaves: Cell<Option<usize>>,
     is_hung_up: Cell<bool>,
+    /// What the master is told beside bytes.
+    packets: Packets,
     waiters: Waiters,
 }
 
@@ -64,7 +70,7 @@ impl Terminals {
     ///
     /// # Errors
     /// `ENOSPC` if there are too many; as [`Vfs::make_node`] for its name.
-    pub fn create(&self, family: &Rc<ProcessFamily>, user: u32, held: OpenNode) -> Result<Master, Errno> {
+    pub fn create(&self, family: &Rc<ProcessFamily>, user: u32, held: OpenNode) -> Result<TerminalEnd, Errno> {
         let mut terminals = self.0.borrow_mut();
         let number =
             (0..TERMINALS_MAX).find(|number| !terminals.contains_key(number)).ok_or(Errno::ENOSPC)?;
@@ -73,20 +79,20 @@ impl Terminals {
         })?;
         let terminal = Rc::new(Terminal::new(number, Rc::downgrade(family)));
         terminals.insert(number, Rc::downgrade(&terminal));
-        Ok(Master { terminal, held })
+        Ok(TerminalEnd { terminal, side: Side::Master, held })
     }
 
     /// The slave of this number.
     ///
     /// # Errors
     /// `ENXIO` if there is none; `EIO` if it is locked.
-    pub fn open(&self, number: u32, held: OpenNode) -> Result<Slave, Errno> {
+    pub fn open(&self, number: u32, held: OpenNode) -> Result<TerminalEnd, Errno> {
         let found = self.0.borrow().get(&number).and_then(Weak::upgrade);
         let terminal = found.ok_or(Errno::ENXIO)?;
         if terminal.is_locked.get() {
             return Err(Errno::EIO);
         }
-        Ok(Slave::new(terminal, held))
+        Ok(TerminalEnd::slave(terminal, held))
     }
 
     /// The controlling terminal of a session.
@@ -135,6 +141,7 @@ impl Terminal {
             foreground: Cell::new(0),
             slaves: Cell::new(None),
             is_hung_up: Cell::new(false),
+            packets: Packets::default(),
             waiters: Waiters::default(),
         }
     }
@@ -196,7 +203,7 @@ impl Terminal {
             if !self.discipline.borrow().has_room() {
                 break;
             }
-            let signal = self.discipline.borrow_mut().type_byte(*byte);
+            let signal = self.change(|discipline| discipline.type_byte(*byte));
             let echo = self.discipline.borrow_mut().take_echo();
             let mut output = self.output.borrow_mut();
             // Who types and reads nothing does not take all memory: what finds no room is not shown, as on
@@ -205,12 +212,8 @@ impl Terminal {
                 output.extend(echo);
             }
             drop(output);
-            if let Some(signal) = signal {
-                self.signal_foreground(match signal {
-                    KeySignal::Interrupt => Signal::INT,
-                    KeySignal::Quit => Signal::QUIT,
-                    KeySignal::Suspend => Signal::TSTP,
-                });
+            if let Some(key) = signal {
+                self.key_pressed(key);
             }
             count += 1;
         }
@@ -218,8 +221,70 @@ impl Terminal {
         if count == 0 && !bytes.is_empty() { Err(Errno::EAGAIN) } else { Ok(count) }
     }
 
+    /// A key that sends a signal was pressed.
+    fn key_pressed(&self, key: KeySignal) {
+        if self.discipline.borrow().modes().signals_flush() {
+            self.packets.tell(PacketStatus::FLUSH_READ);
+            self.packets.tell(PacketStatus::FLUSH_WRITE);
+        }
+        self.signal_foreground(match key {
+            KeySignal::Interrupt => Signal::INT,
+            KeySignal::Quit => Signal::QUIT,
+            KeySignal::Suspend => Signal::TSTP,
+        });
+    }
+
+    /// Changes the discipline; the master is told if output waits from now on, or no more.
+    fn change<R>(&self, act: impl FnOnce(&mut LineDiscipline) -> R) -> R {
+        let mut discipline = self.discipline.borrow_mut();
+        let was_held = discipline.is_held();
+        let result = act(&mut discipline);
+        match (was_held, discipline.is_held()) {
+            (false, true) => self.packets.tell(PacketStatus::STOP),
+            (true, false) => self.packets.tell(PacketStatus::START),
+            _ => {}
+        }
+        result
+    }
+
+    /// Gives the master what was shown, or, in packet mode, what happened.
+    fn read_output(&self, target: &mut [u8]) -> Result<usize, Errno> {
+        let Some((first, rest)) = target.split_first_mut() else { return Ok(0) };
+        if let Some(status) = self.packets.take() {
+            *first = status;
+            return Ok(1);
+        }
+        let mut output = self.output.borrow_mut();
+        if output.is_empty() {
+            let nobody = self.slaves.get() == Some(0);
+            return Err(if nobody { Errno::EIO } else { Errno::EAGAIN });
+        }
+        let count = if self.packets.are_on() {
+            *first = packets::DATA;
+            1 + take_first(&mut output, rest)
+        } else {
+            take_first(&mut output, target)
+        };
+        drop(output);
+        self.waiters.wake();
+        Ok(count)
+    }
+
+    /// Gives a program what was typed.
+    fn read_input(&self, target: &mut [u8]) -> Result<usize, Errno> {
+        if self.is_hung_up.get() {
+            return Ok(0);
+        }
+        let count = self.discipline.borrow_mut().read(target).ok_or(Errno::EAGAIN)?;
+        self.waiters.wake();
+        Ok(count)
+    }
+
     /// Takes what a program writes, as much as there is room for.
     fn put_out(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        if self.is_hung_up.get() {
+            return Err(Errno::EIO);
+        }
         let discipline = self.discipline.borrow();
         let mut output = self.output.borrow_mut();
         let room = OUTPUT_MAX.saturating_sub(output.len());
@@ -238,85 +303,31 @@ impl Terminal {
     }
 }
 
-/// One end of a pseudoterminal, as calls on terminals see it.
-pub(crate) struct TerminalEnd<'a> {
-    terminal: &'a Rc<Terminal>,
-    is_master: bool,
+/// Which end of a pseudoterminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// That of who is the terminal's user.
+    Master,
+    /// That of programs.
+    Slave,
 }
 
-/// The end of who is the terminal's user.
-pub(crate) struct Master {
+/// An end of a pseudoterminal that is open.
+pub(crate) struct TerminalEnd {
     terminal: Rc<Terminal>,
+    side: Side,
     held: OpenNode,
 }
 
-impl Drop for Master {
-    fn drop(&mut self) {
-        self.terminal.hang_up();
-    }
-}
-
-impl Stream for Master {
-    fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
-        let mut output = self.terminal.output.borrow_mut();
-        if output.is_empty() && !target.is_empty() {
-            let nobody = self.terminal.slaves.get() == Some(0);
-            return Err(if nobody { Errno::EIO } else { Errno::EAGAIN });
-        }
-        let count = take_first(&mut output, target);
-        drop(output);
-        self.terminal.waiters.wake();
-        Ok(count)
-    }
-
-    fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        self.terminal.type_in(bytes)
-    }
-
-    fn ready(&self) -> Events {
-        let terminal = &self.terminal;
-        READABLE
-            .when(!terminal.output.borrow().is_empty())
-            .with(WRITABLE.when(terminal.discipline.borrow().has_room()))
-            .with(Events::HANG_UP.when(terminal.slaves.get() == Some(0)))
-    }
-
-    fn wake(&self, waker: &Waker) {
-        self.terminal.waiters.add(waker);
-    }
-
-    fn kind(&self) -> NodeType {
-        NodeType::Character
-    }
-
-    fn node(&self) -> Option<NodeId> {
-        Some(self.held.node)
-    }
-
-    fn unread(&self) -> Option<usize> {
-        Some(self.terminal.output.borrow().len())
-    }
-
-    fn terminal(&self) -> Option<TerminalEnd<'_>> {
-        Some(TerminalEnd { terminal: &self.terminal, is_master: true })
-    }
-}
-
-/// The end of programs.
-pub(crate) struct Slave {
-    terminal: Rc<Terminal>,
-    held: OpenNode,
-}
-
-impl Slave {
-    /// Opens it once more, as this name.
-    pub fn new(terminal: Rc<Terminal>, held: OpenNode) -> Slave {
+impl TerminalEnd {
+    /// Opens the slave once more, as this name.
+    pub fn slave(terminal: Rc<Terminal>, held: OpenNode) -> TerminalEnd {
         terminal.slaves.set(Some(terminal.slaves.get().unwrap_or(0) + 1));
         terminal.waiters.wake();
-        Slave { terminal, held }
+        TerminalEnd { terminal, side: Side::Slave, held }
     }
 
-    /// It is opened by a process: one that leads a session without a terminal has it from now on.
+    /// The slave is opened by a process: one that leads a session without a terminal has it from now on.
     pub fn opened_by(&self, process: &Process) {
         let (session, terminal) = (process.session.get(), &self.terminal);
         let has_one = process.family.terminals.of_session(session).is_some();
@@ -326,35 +337,50 @@ impl Slave {
     }
 }
 
-impl Drop for Slave {
+impl Drop for TerminalEnd {
     fn drop(&mut self) {
-        self.terminal.slaves.set(self.terminal.slaves.get().map(|count| count - 1));
-        self.terminal.waiters.wake();
+        let terminal = &self.terminal;
+        match self.side {
+            Side::Master => terminal.hang_up(),
+            Side::Slave => {
+                terminal.slaves.set(terminal.slaves.get().map(|count| count - 1));
+                terminal.waiters.wake();
+            }
+        }
     }
 }
 
-impl Stream for Slave {
+impl Stream for TerminalEnd {
     fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
-        if self.terminal.is_hung_up.get() {
-            return Ok(0);
+        match self.side {
+            Side::Master => self.terminal.read_output(target),
+            Side::Slave => self.terminal.read_input(target),
         }
-        let count = self.terminal.discipline.borrow_mut().read(target).ok_or(Errno::EAGAIN)?;
-        self.terminal.waiters.wake();
-        Ok(count)
     }
 
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        if self.terminal.is_hung_up.get() { Err(Errno::EIO) } else { self.terminal.put_out(bytes) }
+        match self.side {
+            Side::Master => self.terminal.type_in(bytes),
+            Side::Slave => self.terminal.put_out(bytes),
+        }
     }
 
     fn ready(&self) -> Events {
         let terminal = &self.terminal;
-        if terminal.is_hung_up.get() {
-            return Events::ALWAYS.with(Events::ERROR).with(Events::HANG_UP);
+        let has_status = terminal.packets.has_status();
+        match self.side {
+            Side::Master => READABLE
+                .when(has_status || !terminal.output.borrow().is_empty())
+                .with(Events::URGENT.when(has_status))
+                .with(WRITABLE.when(terminal.discipline.borrow().has_room()))
+                .with(Events::HANG_UP.when(terminal.slaves.get() == Some(0))),
+            Side::Slave if terminal.is_hung_up.get() => {
+                Events::ALWAYS.with(Events::ERROR).with(Events::HANG_UP)
+            }
+            Side::Slave => READABLE
+                .when(terminal.discipline.borrow().is_readable())
+                .with(WRITABLE.when(terminal.has_room_for_output())),
         }
-        READABLE
-            .when(terminal.discipline.borrow().is_readable())
-            .with(WRITABLE.when(terminal.has_room_for_output()))
     }
 
     fn wake(&self, waker: &Waker) {
@@ -370,11 +396,14 @@ impl Stream for Slave {
     }
 
     fn unread(&self) -> Option<usize> {
-        Some(self.terminal.discipline.borrow().unread())
+        Some(match self.side {
+            Side::Master => self.terminal.output.borrow().len(),
+            Side::Slave => self.terminal.discipline.borrow().unread(),
+        })
     }
 
-    fn terminal(&self) -> Option<TerminalEnd<'_>> {
-        Some(TerminalEnd { terminal: &self.terminal, is_master: false })
+    fn terminal(&self) -> Option<&TerminalEnd> {
+        Some(self)
     }
 }
 

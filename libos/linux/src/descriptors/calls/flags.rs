@@ -34,7 +34,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         &["descriptor", "request", "argument"],
         request,
         "FIONBIO, FIONREAD, FIOCLEX, FIONCLEX, SIOCATMARK; of pseudoterminals those of ioctl_tty(2), but \
-         for packet mode and exclusive mode; the console is no terminal (ENOTTY)",
+         for exclusive mode; the console is no terminal (ENOTTY)",
     ),
     SystemCall::complete(abi::__NR_fsync, "fsync", &["descriptor"], |call| make_durable(call, Durable::All)),
     SystemCall::complete(abi::__NR_fdatasync, "fdatasync", &["descriptor"], |call| {
@@ -154,7 +154,7 @@ fn request(call: &Call<'_>) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     let argument = call.arguments[2];
     let of_terminal = description.stream().and_then(|stream| stream.terminal());
-    if let Some(answer) = of_terminal.and_then(|end| crate::terminal::control::answer(call, &end)) {
+    if let Some(answer) = of_terminal.and_then(|end| crate::terminal::control::answer(call, end)) {
         return answer;
     }
     let descriptors = call.process().descriptors.borrow().clone();

@@ -10,6 +10,7 @@ use crate::descriptors::ready::until_ready;
 use crate::memory::Touch;
 use crate::signals::Signal;
 use crate::table::SystemCall;
+use crate::terminal::Wish;
 use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use linux_raw_sys::net::SOCK_STREAM;
@@ -65,10 +66,15 @@ pub(super) fn wait<T>(
     way: Way,
     act: impl FnMut() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let within_ns = stream.socket().and_then(|socket| match way {
-        Way::Read => socket.options().receive_within_ns.get(),
-        Way::Write => socket.options().send_within_ns.get(),
-    });
+    let within_ns = match (stream.socket(), way) {
+        (Some(socket), Way::Read) => socket.options().receive_within_ns.get(),
+        (Some(socket), Way::Write) => socket.options().send_within_ns.get(),
+        (None, way) => match (stream.terminal(), way) {
+            (Some(end), Way::Read) => return end.wait_to_read(call, description.is_nonblocking(), act),
+            (Some(end), Way::Write) => end.admit(call, Wish::Write).map(|()| None)?,
+            (None, _) => None,
+        },
+    };
     wait_within(call, description, stream, within_ns, act)
 }
 

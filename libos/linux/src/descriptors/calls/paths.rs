@@ -8,7 +8,7 @@ use crate::descriptors::open::{Description, Object, Stream};
 use crate::descriptors::ready::until_ready;
 use crate::descriptors::table::OnExec;
 use crate::table::SystemCall;
-use crate::terminal::Slave;
+use crate::terminal::TerminalEnd;
 use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use nom_fs::proc::ProcNode;
@@ -199,7 +199,7 @@ fn open_device(call: &Call<'_>, number: u64, held: OpenNode, flags: u32) -> Resu
     }
     let own = family.terminals.of_session(process.session.get()).filter(|_| number == TTY);
     if let Some(terminal) = own {
-        return Ok(Rc::new(Slave::new(terminal, held)));
+        return Ok(Rc::new(TerminalEnd::slave(terminal, held)));
     }
     if let Some(terminal) = terminal_of(number) {
         let slave = family.terminals.open(terminal, held)?;
