@@ -149,8 +149,8 @@ impl<'a> Call<'a> {
         self.block_before(deadline_ns, future)
     }
 
-    /// As [`Call::block_until`], for a call that is made again as if it had not waited at all, like one without
-    /// a deadline.
+    /// As [`Call::block_until`], for a call that is made again as if it had not waited at all, like one
+    /// without a deadline.
     ///
     /// # Errors
     /// `EINTR`.

@@ -41,8 +41,8 @@ use device::{Device, DeviceKind};
 use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_RDONLY, O_WRONLY};
 use node::OpenNode;
 use nom_fs::{Errno, NodeType};
-pub(crate) use open::Stream;
-use open::{Description, Object};
+use open::Object;
+pub(crate) use open::{Description, Stream};
 pub(crate) use table::Descriptors;
 
 /// A descriptor of an end of a terminal that was opened with these flags.

@@ -3,8 +3,8 @@
 
 use super::{Side, Terminal, TerminalEnd};
 use crate::call::Call;
-use crate::descriptors::Stream;
 use crate::descriptors::ready::until_ready;
+use crate::descriptors::{Description, Stream};
 use crate::signals::Signal;
 use core::future::poll_fn;
 use core::task::Poll;
@@ -25,8 +25,8 @@ impl TerminalEnd {
     /// Has a process wait that is not in the foreground of its own terminal, as the signal for that says.
     ///
     /// # Errors
-    /// `EIO` for who is not to read and ignores or blocks that signal, or whom nobody could let go on; `EINTR` if
-    /// a handler runs.
+    /// `EIO` for who is not to read and ignores or blocks that signal, or whom nobody could let go on;
+    /// `EINTR` if a handler runs.
     pub fn admit(&self, call: &Call<'_>, wish: Wish) -> Result<(), Errno> {
         let terminal = &self.terminal;
         if self.side == Side::Master {
@@ -52,18 +52,18 @@ impl TerminalEnd {
         Ok(())
     }
 
-    /// What `read` gets of it; waits for that unless `is_nonblocking`.
+    /// What `read` gets of it; waits for that unless the description says not to.
     ///
     /// # Errors
     /// As [`TerminalEnd::admit`]; `EAGAIN`; `EINTR`; what `read` says.
     pub fn wait_to_read<T>(
         &self,
         call: &Call<'_>,
-        is_nonblocking: bool,
+        description: &Description,
         mut read: impl FnMut() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         self.admit(call, Wish::Read)?;
-        let terminal = &self.terminal;
+        let (terminal, is_nonblocking) = (&self.terminal, description.is_nonblocking());
         let begun_ns = call.now().1;
         loop {
             if is_nonblocking && terminal.state().unread > 0 {

@@ -17,16 +17,14 @@ use nom_fs::{Errno, LastLink};
 pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd) -> Option<Result<u64, Errno>> {
     let (terminal, asked, argument) = (&end.terminal, call.arguments[1] as u32, call.arguments[2]);
     let memory = call.memory();
+    let admitted = if changes(asked) { end.admit(call, Wish::Change) } else { Ok(()) };
     let answer = match asked {
         request::FIONBIO | request::FIONREAD | request::FIOCLEX | request::FIONCLEX | request::FIOASYNC => {
             return None;
         }
         // All that can be said to a line that was cut.
         _ if terminal.is_hung_up.get() => Err(Errno::EIO),
-        _ if changes(asked) && let Err(errno) = end.admit(call, Wish::Change) => Err(match asked {
-            request::TIOCSPGRP if errno == Errno::EIO => Errno::ENOTTY,
-            _ => errno,
-        }),
+        _ if let Err(errno) = admitted => Err(errno),
         request::TCGETS => memory.write_value(argument, &terminal.discipline.borrow().modes()),
         request::TCSETS | request::TCSETSW | request::TCSETSF => {
             memory.read_value(argument).map(|modes| terminal.set_modes(modes, asked == request::TCSETSF))
@@ -63,7 +61,7 @@ pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd) -> Option<Result<u64, E
 
 /// Whether a request is for who is in the foreground alone.
 fn changes(asked: u32) -> bool {
-    const CHANGES: [u32; 8] = [
+    const CHANGES: [u32; 7] = [
         request::TCSETS,
         request::TCSETSW,
         request::TCSETSF,
@@ -71,7 +69,6 @@ fn changes(asked: u32) -> bool {
         request::TCXONC,
         request::TCSBRK,
         request::TCSBRKP,
-        request::TIOCSPGRP,
     ];
     CHANGES.contains(&asked)
 }
@@ -142,7 +139,10 @@ fn of_master(call: &Call<'_>, terminal: &Rc<Terminal>) -> Result<u64, Errno> {
     match call.arguments[1] as u32 {
         request::TIOCGPTN => call.memory().write_value(argument, &terminal.number)?,
         request::TIOCGPTLCK => call.memory().write_value(argument, &u32::from(terminal.is_locked.get()))?,
-        request::TIOCPKT => terminal.packets.set(call.memory().read_value::<u32>(argument)? != 0),
+        request::TIOCPKT => match call.memory().read_value::<u32>(argument)? {
+            0 => terminal.packets.end(),
+            _ => terminal.packets.begin(),
+        },
         request::TIOCGPKT => call.memory().write_value(argument, &u32::from(terminal.packets.are_on()))?,
         request::TIOCSIG => terminal.signal_foreground(key_signal(argument)?),
         request::TIOCSPTLCK => terminal.is_locked.set(call.memory().read_value::<u32>(argument)? != 0),
@@ -204,7 +204,11 @@ fn of_session(call: &Call<'_>, end: &TerminalEnd) -> Result<(), Errno> {
             Some(session) => call.memory().write_value(argument, &session),
             None => Err(Errno::ENOTTY),
         },
-        request::TIOCSPGRP if is_own => set_foreground(call, terminal, session),
+        request::TIOCSPGRP if is_own => {
+            let admitted = end.admit(call, Wish::Change);
+            admitted.map_err(|errno| if errno == Errno::EIO { Errno::ENOTTY } else { errno })?;
+            set_foreground(call, terminal, session)
+        }
         _ => Err(Errno::ENOTTY),
     }
 }

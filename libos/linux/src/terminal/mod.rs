@@ -21,9 +21,9 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::task::Waker;
 use discipline::{KeySignal, LineDiscipline};
-use packets::{PacketStatus, Packets};
 use linux_raw_sys::general as abi;
 use nom_fs::{Caller, Credentials, Errno, NodeId, NodeType, Ownership, Vfs};
+use packets::{PacketStatus, Packets};
 
 /// Bytes that programs wrote and nobody read, after which they wait.
 const OUTPUT_MAX: usize = 1 << 14;
@@ -70,7 +70,12 @@ impl Terminals {
     ///
     /// # Errors
     /// `ENOSPC` if there are too many; as [`Vfs::make_node`] for its name.
-    pub fn create(&self, family: &Rc<ProcessFamily>, user: u32, held: OpenNode) -> Result<TerminalEnd, Errno> {
+    pub fn create(
+        &self,
+        family: &Rc<ProcessFamily>,
+        user: u32,
+        held: OpenNode,
+    ) -> Result<TerminalEnd, Errno> {
         let mut terminals = self.0.borrow_mut();
         let number =
             (0..TERMINALS_MAX).find(|number| !terminals.contains_key(number)).ok_or(Errno::ENOSPC)?;

@@ -1,5 +1,5 @@
 //! Packet mode (ioctl_tty(2), `TIOCPKT`): each read of the master says first whether bytes follow, or what
-//! happened to the terminal. Programs that carry a terminal over a network are told so what was flushed or held.
+//! happened to the terminal. So programs that carry a terminal over a network learn what was flushed or held.
 
 use core::cell::Cell;
 use linux_raw_sys::general as abi;
@@ -41,11 +41,14 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Begins or ends it; nothing of before is told.
-    pub fn set(&self, are_on: bool) {
-        if are_on != self.are_on() {
-            self.untold.set(are_on.then_some(0));
-        }
+    /// It reads packets from now on; nothing of before is told.
+    pub fn begin(&self) {
+        self.untold.set(self.untold.get().or(Some(0)));
+    }
+
+    /// It reads bytes alone from now on.
+    pub fn end(&self) {
+        self.untold.set(None);
     }
 
     /// Whether it reads packets.
@@ -80,15 +83,15 @@ mod tests {
         let packets = Packets::default();
         packets.tell(PacketStatus::STOP);
         assert!(!packets.has_status() && packets.take().is_none());
-        packets.set(true);
+        packets.begin();
         assert!(!packets.has_status(), "nothing of before");
         packets.tell(PacketStatus::STOP);
         packets.tell(PacketStatus::FLUSH_READ);
-        packets.set(true);
+        packets.begin();
         packets.tell(PacketStatus::START);
         assert_eq!(packets.take(), Some(0b1001), "going on takes the place of having stopped");
         assert_eq!(packets.take(), None);
-        packets.set(false);
+        packets.end();
         assert!(!packets.are_on());
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn wait<T>(
         (Some(socket), Way::Read) => socket.options().receive_within_ns.get(),
         (Some(socket), Way::Write) => socket.options().send_within_ns.get(),
         (None, way) => match (stream.terminal(), way) {
-            (Some(end), Way::Read) => return end.wait_to_read(call, description.is_nonblocking(), act),
+            (Some(end), Way::Read) => return end.wait_to_read(call, description, act),
             (Some(end), Way::Write) => end.admit(call, Wish::Write).map(|()| None)?,
             (None, _) => None,
         },
