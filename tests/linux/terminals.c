@@ -310,11 +310,75 @@ static void hang_ups(void) {
 	say("ends by", WIFSIGNALED(status) ? WTERMSIG(status) : -1);
 }
 
+static int reads(void) {
+	char byte;
+	return read(0, &byte, 1) == 1 ? byte : 200 + errno;
+}
+
+static int reads_deaf(void) {
+	signal(SIGTTIN, SIG_IGN);
+	return reads();
+}
+
+static int writes(void) {
+	return write(1, "w", 1) == 1 ? 1 : 200 + errno;
+}
+
+static int takes_it(void) {
+	return tcsetpgrp(0, getpgrp()) == 0 ? 1 : 200 + errno;
+}
+
+/* As a shell does with a job that begins in the background, and is then given the terminal. */
+static void job(const char *what, int (*act)(void), int out) {
+	int status = 0;
+	pid_t child = fork();
+	if (child == 0) {
+		signal(SIGTTOU, SIG_DFL);
+		setpgid(0, 0);
+		_exit(act());
+	}
+	setpgid(child, child);
+	waitpid(child, &status, WUNTRACED);
+	if (!WIFSTOPPED(status)) {
+		dprintf(out, "= %s in the background: %d\n", what, WEXITSTATUS(status));
+		return;
+	}
+	tcsetpgrp(0, child);
+	kill(-child, SIGCONT);
+	dprintf(out, "= %s in the background: stopped by %d\n", what, WSTOPSIG(status));
+	waitpid(child, &status, 0);
+	dprintf(out, "= and then: %d\n", WEXITSTATUS(status));
+	tcsetpgrp(0, getpgrp());
+}
+
+static void jobs(void) {
+	int out = dup(1);
+	pid_t shell = forkpty(&master, NULL, NULL, NULL);
+	if (shell == 0) {
+		struct termios modes;
+		signal(SIGTTOU, SIG_IGN);
+		job("who reads", reads, out);
+		job("who reads and ignores that", reads_deaf, out);
+		job("who writes", writes, out);
+		tcgetattr(0, &modes);
+		modes.c_lflag |= TOSTOP;
+		tcsetattr(0, TCSANOW, &modes);
+		job("who writes and may not", writes, out);
+		job("who takes it", takes_it, out);
+		_exit(0);
+	}
+	types("x\n");
+	waitpid(shell, NULL, 0);
+	close(master);
+	close(out);
+}
+
 int main(void) {
 	opening();
 	lines();
 	modes();
 	signals();
 	hang_ups();
+	jobs();
 	return 0;
 }

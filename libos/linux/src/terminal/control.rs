@@ -1,7 +1,7 @@
 //! What programs ask of terminals: ioctl_tty(2).
 
 use super::discipline::TerminalModes;
-use super::{Slave, Terminal, TerminalEnd, name, with_files};
+use super::{Slave, Terminal, TerminalEnd, TerminalUse, name, with_files};
 use crate::call::Call;
 use crate::descriptors::add_terminal_end;
 use crate::descriptors::node::OpenNode;
@@ -15,6 +15,21 @@ use nom_fs::{Errno, LastLink};
 pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd<'_>) -> Option<Result<u64, Errno>> {
     let (terminal, asked, argument) = (end.terminal, call.arguments[1] as u32, call.arguments[2]);
     let memory = call.memory();
+    let changes = [
+        request::TCSETS,
+        request::TCSETSW,
+        request::TCSETSF,
+        request::TCFLSH,
+        request::TCXONC,
+        request::TCSBRK,
+        request::TCSBRKP,
+        request::TIOCSPGRP,
+    ];
+    if changes.contains(&asked)
+        && let Err(errno) = end.await_foreground(call, TerminalUse::Change)
+    {
+        return Some(Err(errno));
+    }
     let answer = match asked {
         request::FIONBIO | request::FIONREAD | request::FIOCLEX | request::FIONCLEX | request::FIOASYNC => {
             return None;

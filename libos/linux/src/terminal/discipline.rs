@@ -63,7 +63,7 @@ impl TerminalModes {
         self.input & flag != 0
     }
 
-    fn has(&self, flag: u32) -> bool {
+    pub(super) fn has(&self, flag: u32) -> bool {
         self.local & flag != 0
     }
 

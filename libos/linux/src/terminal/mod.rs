@@ -1,6 +1,7 @@
 //! Pseudoterminals (pty(7)): pairs of ends between which the [line discipline](discipline) stands. Who opens
 //! `/dev/ptmx` has the master, a terminal's user as it were; programs find the slave at `/dev/pts/N`.
 
+mod background;
 pub(crate) mod control;
 mod discipline;
 
@@ -14,6 +15,7 @@ use crate::signals::{Info, Signal};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::rc::{Rc, Weak};
+pub(crate) use background::TerminalUse;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::task::Waker;
