@@ -84,6 +84,11 @@ pub(crate) trait Stream {
         false
     }
 
+    /// Whether it is read and written anywhere alike, so that calls may name a place.
+    fn takes_offsets(&self) -> bool {
+        false
+    }
+
     /// It as signals that are read.
     fn signals(&self) -> Option<&super::signals::SignalReader> {
         None

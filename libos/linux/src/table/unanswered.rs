@@ -19,7 +19,7 @@ pub const NAMES: &[(u16, &str)] = &[
     (252, "ioprio_get"), (256, "migrate_pages"), (272, "unshare"),
     (279, "move_pages"),
     (301, "fanotify_mark"), (303, "name_to_handle_at"), (304, "open_by_handle_at"),
-    (305, "clock_adjtime"), (308, "setns"), (310, "process_vm_readv"), (311, "process_vm_writev"),
+    (308, "setns"), (310, "process_vm_readv"), (311, "process_vm_writev"),
     (312, "kcmp"), (313, "finit_module"),
     (320, "kexec_file_load"), (322, "execveat"),
     (329, "pkey_mprotect"), (331, "pkey_free"), (333, "io_pgetevents"),

@@ -113,7 +113,7 @@ fn read_into(
     let len = len.min(CALL_BYTES);
     let Some(node) = description.node() else {
         let stream = description.stream().ok_or(Errno::EINVAL)?;
-        if at.is_some() {
+        if at.is_some() && !stream.takes_offsets() {
             return Err(Errno::ESPIPE);
         }
         return read_stream(call, description, stream, &[(to, len)]);
@@ -183,7 +183,7 @@ fn write_from(
     if let Some(node) = description.node() {
         return write_node(call, description, node, at, (from, len));
     }
-    if at.is_some() {
+    if at.is_some() && !description.stream().is_some_and(|stream| stream.takes_offsets()) {
         return Err(Errno::ESPIPE);
     }
     write_stream(call, description, &[(from, len)])
@@ -441,6 +441,9 @@ fn each(pieces: &[(u64, u64)], mut act: impl FnMut(u64, u64) -> Result<u64, Errn
 
 fn seek(call: &Call<'_>) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
+    if description.stream().is_some_and(|stream| stream.takes_offsets()) {
+        return Ok(0);
+    }
     let node = description.node().ok_or(Errno::ESPIPE)?;
     let offset = call.arguments[1] as i64;
     let from = |start: u64| start.checked_add_signed(offset).filter(|at| *at <= i64::MAX as u64);
