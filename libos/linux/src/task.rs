@@ -2,6 +2,7 @@
 //! that, looks for signals, and goes on.
 
 use crate::call::{BrokenOff, Call, Resumed};
+use crate::calls::scheduling::Scheduling;
 use crate::family::ProcessFamily;
 use crate::futex::{FutexKey, FutexWaiter};
 use crate::memory::{Bad, Touch};
@@ -53,6 +54,8 @@ pub struct Task {
     pub(crate) signal_came: WaitQueue,
     /// Its name.
     pub(crate) name: Cell<[u8; 16]>,
+    /// What it asked of the scheduler.
+    pub(crate) scheduling: Cell<Scheduling>,
 }
 
 impl fmt::Debug for Task {
@@ -84,6 +87,7 @@ impl Task {
             run_waiters: RunWaiters::default(),
             signal_came: WaitQueue::new(),
             name: Cell::new([0; 16]),
+            scheduling: Cell::default(),
         });
         process.tasks.borrow_mut().insert(id, task.clone());
         task

@@ -27,8 +27,8 @@ use packets::{PacketStatus, Packets};
 
 /// Bytes that programs wrote and nobody read, after which they wait.
 const OUTPUT_MAX: usize = 1 << 14;
-/// Most pseudoterminals, as `/proc/sys/kernel/pty/max` has it on Linux.
-const TERMINALS_MAX: u32 = 4096;
+/// Most pseudoterminals: so many numbers of devices are theirs.
+const TERMINALS_MAX: u32 = 2048;
 const READABLE: Events = Events(Events::IN.0 | abi::POLLRDNORM);
 const WRITABLE: Events = Events(Events::OUT.0 | abi::POLLWRNORM);
 
