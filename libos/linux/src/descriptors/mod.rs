@@ -41,6 +41,8 @@ use device::{Device, DeviceKind};
 use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_RDONLY, O_WRONLY};
 use node::OpenNode;
 use nom_fs::{Errno, NodeType};
+pub(crate) use local::Local;
+pub(crate) use message::Sender;
 pub(crate) use open::Stream;
 use open::{Description, Object};
 pub(crate) use table::Descriptors;
