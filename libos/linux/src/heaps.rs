@@ -23,8 +23,9 @@ use nom_rt::WaitQueue;
 use nom_sys::memory::obtainable;
 use nom_sys::time::now_ns;
 
-/// Memory is scarce if less than this part of it is left.
+/// Memory is scarce if less than this part of it is left, and ample again with that one.
 const SCARCE_PART: u64 = 8;
+const AMPLE_PART: u64 = 4;
 /// How long nobody is asked again, in nanoseconds.
 const CALM_NS: u64 = 5_000_000_000;
 /// How long a virtual machine may take to listen, and to collect once.
@@ -88,8 +89,8 @@ impl ProcessFamily {
         }));
     }
 
-    fn is_scarce(&self) -> bool {
-        obtainable() < self.memory_bytes / SCARCE_PART
+    fn is_ample(&self) -> bool {
+        obtainable() > self.memory_bytes / AMPLE_PART
     }
 }
 
@@ -106,7 +107,7 @@ impl Process {
     }
 }
 
-/// Has a virtual machine collect its heap until memory is scarce no more, or it can do no more for that.
+/// Has a virtual machine collect its heap until memory is ample, or it can do no more for that.
 async fn ask(family: &Rc<ProcessFamily>, process: &Rc<Process>) {
     let before = process.memory().bytes().1;
     process.memory().prefer(true);
@@ -115,7 +116,7 @@ async fn ask(family: &Rc<ProcessFamily>, process: &Rc<Process>) {
         for _ in 0..COLLECTIONS_MAX {
             let collected = family.handle.timeout(PATIENCE_NS, collect(family, &place));
             collected.await.map_err(|_| Errno::ETIMEDOUT)??;
-            if !family.is_scarce() {
+            if family.is_ample() {
                 break;
             }
         }
@@ -135,9 +136,8 @@ async fn ask(family: &Rc<ProcessFamily>, process: &Rc<Process>) {
 async fn listen(family: &Rc<ProcessFamily>, process: &Rc<Process>) -> Result<Place, Errno> {
     let place = || {
         let path = format!("/tmp/.java_pid{}", process.id).into_bytes();
-        let node = process.with_vfs(process.id, |vfs, caller| {
-            vfs.resolve(caller, caller.root, &path, LastLink::Follow)
-        });
+        let node = process
+            .with_vfs(process.id, |vfs, caller| vfs.resolve(caller, caller.root, &path, LastLink::Follow));
         node.ok().map(Place::Node).filter(|place| family.sockets.has_listener(place))
     };
     if let Some(place) = place() {

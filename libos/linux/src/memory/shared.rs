@@ -153,7 +153,9 @@ impl SharedPages {
 impl Drop for SharedPages {
     fn drop(&mut self) {
         // One after the other, so that what is written back takes no more memory than goes.
-        while let Some((page, frame)) = self.frames.get_mut().first_key_value().map(|(page, frame)| (*page, *frame)) {
+        while let Some((page, frame)) =
+            self.frames.get_mut().first_key_value().map(|(page, frame)| (*page, *frame))
+        {
             if self.written.get_mut().contains(&page) {
                 self.write_back(page..page + 1);
             }
