@@ -243,7 +243,7 @@ impl Vfs {
     /// Whether files may have so many pages more.
     ///
     /// # Errors
-    /// `ENOSPC` if not even of those that the tree was given there are so many, `ENOMEM` if they are not there.
+    /// `ENOSPC` if the tree was not given so many, `ENOMEM` if they are not there.
     pub(crate) fn check_room(&self, pages: u64) -> Result<(), Errno> {
         if pages > self.pages_max - self.pages {
             return Err(Errno::ENOSPC);

@@ -1,10 +1,11 @@
 //! Virtual machines of Java give back what their heaps do not need, before memory ends.
 //!
 //! A heap that was full once stays as large as it was then: what lies free in it is nobody's, but only its
-//! virtual machine knows where. OSv has an object of its own in the heap whose pages it takes, and decodes what
-//! moves it (section 3.2 of its paper). Here the virtual machine is asked, by what its users ask it by: HotSpot's
-//! attach mechanism, as `jcmd PROCESS GC.run` does. A file by its name and SIGQUIT have it listen at a local
-//! socket; what it is told there has it collect the whole heap, which shrinks then, and give up pages.
+//! virtual machine knows where. OSv has an object of its own in the heap whose pages it takes, and decodes
+//! what moves it (section 3.2 of its paper). Here the virtual machine is asked, by what its users ask it by:
+//! HotSpot's attach mechanism, as `jcmd PROCESS GC.run` does. A file by its name and SIGQUIT have it listen
+//! at a local socket; what it is told there has it collect the whole heap, which shrinks then, and give up
+//! pages.
 
 use crate::descriptors::places::{LocalKind, Place};
 use crate::descriptors::ready::until_ready;
@@ -109,8 +110,9 @@ impl Process {
 
 /// Has a virtual machine collect its heap until memory is ample, or it can do no more for that.
 async fn ask(family: &Rc<ProcessFamily>, process: &Rc<Process>) {
-    let before = process.memory().bytes().1;
-    process.memory().prefer(true);
+    let memory = process.memory();
+    let before = memory.bytes().1;
+    memory.prefer();
     let collections = async {
         let place = listen(family, process).await?;
         for _ in 0..COLLECTIONS_MAX {
@@ -123,8 +125,8 @@ async fn ask(family: &Rc<ProcessFamily>, process: &Rc<Process>) {
         Ok::<(), Errno>(())
     };
     let asked = collections.await;
-    process.memory().prefer(false);
-    let given = before.saturating_sub(process.memory().bytes().1);
+    memory.prefer_no_more();
+    let given = before.saturating_sub(memory.bytes().1);
     let id = process.id;
     match asked {
         Ok(()) => nom_app::println!("memory is scarce: process {id} (Java) gave {} KiB back", given >> 10),

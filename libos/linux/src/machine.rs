@@ -179,8 +179,12 @@ impl PageSource for Granted {
         family.is_some_and(|family| family.end_largest())
     }
 
-    fn prefer(&self, is_preferred: bool) {
-        self.is_preferred.set(is_preferred);
+    fn prefer(&self) {
+        self.is_preferred.set(true);
+    }
+
+    fn prefer_no_more(&self) {
+        self.is_preferred.set(false);
     }
 
     fn keeper(&self) -> Rc<dyn FrameKeeper> {

@@ -1,10 +1,10 @@
-//! When memory ends: what is only kept goes back first ([`crate::machine`]), then the largest process ends, so
-//! that the others go on, as under Linux's out-of-memory killer.
+//! When memory ends: what is only kept goes back first ([`crate::machine`]), then the largest process ends,
+//! so that the others go on, as under Linux's out-of-memory killer.
 //!
 //! Processes have memory of two kinds: pages of theirs, and what the library has for them, as bytes in pipes,
 //! stacks of threads and what is written to files. The first ends at [`RESERVE_BYTES`], so that the second is
-//! never refused: where it would be, the library could not go on, and with it all processes. So each call that
-//! finds less than [`CALLS_RESERVE_BYTES`] has memory made free first.
+//! never refused: where it would be, the library could not go on, and with it all processes. So each call
+//! that finds less than [`CALLS_RESERVE_BYTES`] has memory made free first.
 
 use crate::family::ProcessFamily;
 use crate::process::{Exit, Process};
@@ -22,8 +22,8 @@ use nom_sys::memory::obtainable;
 pub(crate) const RESERVE_BYTES: u64 = 4 << 20;
 /// With less than this no call begins before a process has ended: what one call takes fits into it.
 pub(crate) const CALLS_RESERVE_BYTES: u64 = 3 << 20;
-/// What files do not get: less than calls begin with, so that it is the largest process that makes room for who
-/// writes, and not the writer who is refused.
+/// What files do not get: less than calls begin with, so that it is the largest process that makes room for
+/// who writes, and not the writer who is refused.
 pub(crate) const FILES_RESERVE_BYTES: u64 = 2 << 20;
 /// What a descriptor takes that nothing waits in.
 const DESCRIPTOR_BYTES: u64 = 256;

@@ -78,8 +78,10 @@ pub trait PageSource {
     fn relieve(&self) -> bool {
         false
     }
-    /// From now on these pages come first where memory is short, or no longer.
-    fn prefer(&self, _is_preferred: bool) {}
+    /// From now on these pages come first where memory is short.
+    fn prefer(&self) {}
+    /// From now on they do not.
+    fn prefer_no_more(&self) {}
     /// Who keeps frames of these and of all other places.
     fn keeper(&self) -> Rc<dyn FrameKeeper>;
 }
@@ -207,9 +209,14 @@ impl ProcessMemory {
         }
     }
 
-    /// From now on it comes first where memory is short, or no longer.
-    pub fn prefer(&self, is_preferred: bool) {
-        self.pages.prefer(is_preferred);
+    /// From now on it comes first where memory is short.
+    pub fn prefer(&self) {
+        self.pages.prefer();
+    }
+
+    /// From now on it does not.
+    pub fn prefer_no_more(&self) {
+        self.pages.prefer_no_more();
     }
 
     /// Bytes of all regions, and of the pages that are there.
