@@ -21,6 +21,9 @@ pub(crate) struct Notification {
     pub info: Option<Info>,
 }
 
+/// A message's place: its priority, the highest first, and when it came.
+type Rank = (Reverse<u32>, u64);
+
 /// A queue.
 #[derive(Debug)]
 pub(crate) struct MessageQueue {
@@ -33,7 +36,7 @@ pub(crate) struct MessageQueue {
     /// Most bytes of a message.
     pub bytes_max: u64,
     /// By priority, the highest first, and by when they came.
-    messages: RefCell<BTreeMap<(Reverse<u32>, u64), Vec<u8>>>,
+    messages: RefCell<BTreeMap<Rank, Vec<u8>>>,
     arrivals: Cell<u64>,
     /// How many wait for a message.
     receivers: Cell<u32>,
