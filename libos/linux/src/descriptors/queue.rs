@@ -175,7 +175,9 @@ mod tests {
     proptest! {
         /// Against a list that is sorted by priority and keeps the order of those that have the same.
         #[test]
-        fn messages_are_taken_by_priority(steps in proptest::collection::vec((0..4_u32, any::<bool>()), 0..60)) {
+        fn messages_are_taken_by_priority(
+            steps in proptest::collection::vec((0..4_u32, any::<bool>()), 0..60),
+        ) {
             let queue = MessageQueue::new((0, 0), 0o600, 8, 16);
             let mut model: Vec<(u32, u8)> = Vec::new();
             for (count, (priority, sends)) in steps.into_iter().enumerate() {
