@@ -33,6 +33,11 @@ pub(crate) const STACK_BYTES: usize = 128 << 10;
 /// Bytes of the instruction `syscall`.
 const SYSCALL_BYTES: u64 = 2;
 
+/// The exception of who may not do something, and what it says of an instruction that raises number 3: where
+/// that is in the table of exceptions, and that it is there.
+const GENERAL_PROTECTION: u64 = 13;
+const BREAKPOINT: u64 = 3 << 3 | 2;
+
 /// A thread of a program.
 pub struct Task {
     /// Its identifier.
@@ -230,6 +235,9 @@ impl Task {
 
     fn raise_exception(&self, vector: u64, code: u64) {
         let rip = self.context.borrow().registers().rip;
+        if (vector, code) == (GENERAL_PROTECTION, BREAKPOINT) {
+            return self.stop_at_breakpoint(rip, code);
+        }
         let (signal, reason, address) = match vector {
             0 => (Signal::FPE, abi::FPE_INTDIV, rip),
             1 => (Signal::TRAP, abi::TRAP_TRACE, rip),
@@ -240,6 +248,16 @@ impl Task {
             _ => (Signal::SEGV, abi::SI_KERNEL, 0),
         };
         self.force(Info::fault(signal, reason as i32, address), [vector, code, 0]);
+    }
+
+    /// `int3` is a fault, since the kernel lets nobody raise that exception: as on Linux the program is told
+    /// of it behind the instruction.
+    fn stop_at_breakpoint(&self, rip: u64, code: u64) {
+        const SHORT: u8 = 0xcc;
+        let is_short = self.process.memory().read_value::<u8>(rip) == Ok(SHORT);
+        self.context.borrow_mut().registers_mut().rip += if is_short { 1 } else { 2 };
+        let info = Info::fault(Signal::TRAP, abi::SI_KERNEL as i32, 0);
+        self.force(info, [GENERAL_PROTECTION, code, 0]);
     }
 
     /// Has a signal come that its own instruction raised: who blocks or ignores it ends.

@@ -160,8 +160,8 @@ fn interval(call: &Call<'_>) -> Result<u64, Errno> {
     call.memory().write_value(call.arguments[1], &TimeSpec::of_ns(ms * NS_IN_MS)).map(|()| 0)
 }
 
-/// Words of 32 bits of the first `struct sched_attr`: size, policy, flags, niceness, priority, and three times
-/// of deadlines.
+/// Words of 32 bits of the first `struct sched_attr`: size, policy, flags, niceness, priority, and three
+/// times of deadlines.
 const ATTRIBUTE_WORDS: usize = 12;
 const ATTRIBUTE_BYTES: u64 = 4 * ATTRIBUTE_WORDS as u64;
 

@@ -33,7 +33,7 @@ pub const ROWS: &[SystemCall] = &[
     ),
 ];
 
-/// Most semaphores of a set, and operations of a call; and the highest value (Linux's SEMMSL, SEMOPM, SEMVMX).
+/// Most semaphores of a set, and operations of a call; the highest value (Linux's SEMMSL, SEMOPM, SEMVMX).
 const COUNT_MAX: u64 = 32_000;
 const OPERATIONS_MAX: u64 = 500;
 const VALUE_MAX: i32 = 32_767;

@@ -202,7 +202,7 @@ impl<N: Observed + 'static> Inet<N> {
         let ip = reached(peer.ip());
         let peer = SocketAddr::new(ip, peer.port());
         let port = match self.own.get().port() {
-            // Not one that somebody has been given: a connection from there to there would be one with itself.
+            // None that somebody was given: a connection from there to there would be one with itself.
             0 => {
                 let mut ports = EPHEMERAL.map(|_| self.places.take_port(EPHEMERAL));
                 ports.find(|port| !self.places.bound.has_port(*port)).ok_or(Errno::EADDRNOTAVAIL)?

@@ -21,6 +21,9 @@ pub(crate) struct Notification {
     pub info: Option<Info>,
 }
 
+/// A message's place: its priority, the highest first, and when it came.
+type Rank = (Reverse<u32>, u64);
+
 /// A queue.
 #[derive(Debug)]
 pub(crate) struct MessageQueue {
@@ -33,7 +36,7 @@ pub(crate) struct MessageQueue {
     /// Most bytes of a message.
     pub bytes_max: u64,
     /// By priority, the highest first, and by when they came.
-    messages: RefCell<BTreeMap<(Reverse<u32>, u64), Vec<u8>>>,
+    messages: RefCell<BTreeMap<Rank, Vec<u8>>>,
     arrivals: Cell<u64>,
     /// How many wait for a message.
     receivers: Cell<u32>,
@@ -172,7 +175,9 @@ mod tests {
     proptest! {
         /// Against a list that is sorted by priority and keeps the order of those that have the same.
         #[test]
-        fn messages_are_taken_by_priority(steps in proptest::collection::vec((0..4_u32, any::<bool>()), 0..60)) {
+        fn messages_are_taken_by_priority(
+            steps in proptest::collection::vec((0..4_u32, any::<bool>()), 0..60),
+        ) {
             let queue = MessageQueue::new((0, 0), 0o600, 8, 16);
             let mut model: Vec<(u32, u8)> = Vec::new();
             for (count, (priority, sends)) in steps.into_iter().enumerate() {

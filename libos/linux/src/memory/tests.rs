@@ -750,7 +750,9 @@ fn a_page_of_a_file_that_cannot_be_read_is_missing_to_who_touches_it_and_no_othe
 proptest! {
     /// Whoever remembers that no place above is free finds the place that who looks everywhere does.
     #[test]
-    fn regions_are_placed_as_high_as_they_can_be(steps in proptest::collection::vec((1..6_u64, 0..12_usize, any::<bool>()), 1..60)) {
+    fn regions_are_placed_as_high_as_they_can_be(
+        steps in proptest::collection::vec((1..6_u64, 0..12_usize, any::<bool>()), 1..60),
+    ) {
         let memory = ProcessMemory::new(Rc::new(FakePages::default()), START..START + 64 * PAGE);
         let mut there: Vec<(u64, u64)> = Vec::new();
         for (pages, which, unmaps) in steps {

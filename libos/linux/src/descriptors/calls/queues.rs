@@ -114,7 +114,7 @@ fn check(call: &Call<'_>, queue: &MessageQueue, flags: u32) -> Result<(), Errno>
     if credentials.is_root() || triple & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
 }
 
-/// A new queue. Errors: EINVAL if it cannot be so; ENOSPC and EMFILE if there are too many, or too large ones.
+/// A new queue. Errors: EINVAL if it cannot be so; ENOSPC and EMFILE if there are too many or too large ones.
 fn make(call: &Call<'_>, name: Vec<u8>, wanted: Option<Attributes>) -> Result<Rc<MessageQueue>, Errno> {
     let view = call.process().view.borrow();
     let (user, group) = (view.credentials.user, view.credentials.group);
