@@ -122,13 +122,17 @@ impl<'a> Room<'a> {
 impl<B: Buffer> Sink<B> for Room<'_> {
     #[inline]
     fn copy(&mut self, bytes: &[u8]) {
-        match self.bytes.get_mut(self.len..self.len + bytes.len()) {
-            Some(place) => {
-                place.copy_from_slice(bytes);
-                self.len += bytes.len();
-            }
+        match Sink::<B>::room(self, bytes.len()) {
+            Some(place) => place.copy_from_slice(bytes),
             None => self.is_full = true,
         }
+    }
+
+    #[inline]
+    fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        let place = self.bytes.get_mut(self.len..self.len + len)?;
+        self.len += len;
+        Some(place)
     }
 
     fn share(&mut self, slice: Slice<B>) {

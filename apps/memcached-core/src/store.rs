@@ -99,6 +99,12 @@ impl<B: Buffer> Item<B> {
         }
     }
 
+    /// The key, and the value behind it if it was copied, with how long the key is.
+    #[inline]
+    pub fn inline(&self) -> Option<(&[u8], usize)> {
+        matches!(self.kept, Kept::Inline).then(|| (&*self.head, usize::from(self.key_len)))
+    }
+
     /// The value if it was copied, to be changed without changing its length.
     pub fn inline_mut(&mut self) -> Option<&mut [u8]> {
         matches!(self.kept, Kept::Inline).then(|| &mut self.head[usize::from(self.key_len)..])
@@ -281,6 +287,8 @@ pub struct Store<B> {
     /// Second of the flush to come.
     flush_at: u32,
     now: u32,
+    /// Whether items had to go in this second.
+    is_full: bool,
     /// Items ever stored.
     pub stored: u64,
     pub losses: Losses,
@@ -313,6 +321,7 @@ impl<B: Buffer> Store<B> {
             flushed_below: 0,
             flush_at: u32::MAX,
             now: 0,
+            is_full: false,
             stored: 0,
             losses: Losses::default(),
             classes: Classes::default(),
@@ -325,6 +334,7 @@ impl<B: Buffer> Store<B> {
 
     /// Tells the second. A clock that goes back is taken to stand still.
     pub fn set_now(&mut self, now: u32) {
+        self.is_full &= now <= self.now;
         self.now = self.now.max(now);
         if self.flush_at <= self.now {
             self.flush();
@@ -515,12 +525,17 @@ impl<B: Buffer> Store<B> {
         self.slots.get_mut(index)
     }
 
-    /// Marks an item as used now.
+    /// Marks an item as used now. While nothing has to go, items that are used in the same second keep their
+    /// order: to tell those apart takes as long as to find them. (memcached itself tells minutes apart.)
     #[inline]
-    pub fn touch(&mut self, index: Index) {
-        self.slots.touch(index);
+    pub fn touch(&mut self, index: Index) -> &mut Item<B> {
         let now = self.now;
-        self.slots.get_mut(index).used = now;
+        if self.is_full || self.slots.get(index).used != now {
+            self.slots.touch(index);
+        }
+        let item = self.slots.get_mut(index);
+        item.used = now;
+        item
     }
 
     /// A new id for an item that changes.
@@ -666,6 +681,7 @@ impl<B: Buffer> Store<B> {
     /// Removes the least recently used item, unless that is the one to `keep`; whether there was one.
     fn evict(&mut self, keep: Option<Index>) -> bool {
         let Some(oldest) = self.slots.oldest().filter(|&oldest| Some(oldest) != keep) else { return false };
+        self.is_full = true;
         if self.is_dead(self.slots.get(oldest)) {
             self.reclaim(oldest);
         } else {

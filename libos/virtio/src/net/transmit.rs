@@ -15,9 +15,9 @@ use nom_port::nic::{HEAD_MAX, Offloads, Outgoing, RingFull, gather};
 /// Where a frame's first byte lies in its header slot: aligned, with the device's header right in front.
 const FRAME_AT: usize = 16;
 const HEADER_AT: usize = FRAME_AT - header::BYTES;
-/// Heads are copied by so many bytes, for which the compiler needs no loop, and then the rest.
-const HEAD_PIECE: usize = 64;
-const HEAD_REST: usize = HEAD_MAX % HEAD_PIECE;
+/// Heads are copied by so many bytes, for which the compiler needs no loop.
+const HEAD_PIECE: usize = 48;
+const _: () = assert!(HEAD_MAX.is_multiple_of(HEAD_PIECE), "all of a head is copied by pieces");
 /// Bytes of a header slot.
 const SLOT_BYTES: usize = FRAME_AT + HEAD_MAX;
 /// Descriptors that every frame may take: the headers and one slice, or a table of all.
@@ -153,21 +153,17 @@ impl Transmitter {
     #[inline]
     fn write_head(&mut self, id: u16, frame: &Frame) -> Descriptor {
         let slot = &mut self.heads[usize::from(id)];
-        slot.write(HEADER_AT, &header::outgoing(frame.checksum, frame.segmentation, frame.head.len()));
+        let len = frame.head.len();
+        let place: &mut [u8; SLOT_BYTES] = slot.memory().first_chunk_mut().expect("a slot of that size");
+        let header = header::outgoing(frame.checksum, frame.segmentation, len);
+        place[HEADER_AT..FRAME_AT].copy_from_slice(&header);
         // Whatever is behind the head is not sent.
-        let (len, storage) = (frame.head.len(), frame.head.storage());
-        let (pieces, _) = storage.as_chunks::<HEAD_PIECE>();
-        for (index, piece) in pieces.iter().enumerate() {
-            if index * HEAD_PIECE < len {
-                slot.write(FRAME_AT + index * HEAD_PIECE, piece);
-            }
+        let (from, _) = frame.head.storage().as_chunks::<HEAD_PIECE>();
+        let (to, _) = place[FRAME_AT..].as_chunks_mut::<HEAD_PIECE>();
+        for (to, from) in to.iter_mut().zip(from).take(len.div_ceil(HEAD_PIECE)) {
+            *to = *from;
         }
-        if let Some(rest) = storage.last_chunk::<HEAD_REST>()
-            && len > HEAD_MAX - HEAD_REST
-        {
-            slot.write(FRAME_AT + HEAD_MAX - HEAD_REST, rest);
-        }
-        Descriptor::readable(slot.bus() + HEADER_AT as u64, (header::BYTES + frame.head.len()) as u32)
+        Descriptor::readable(slot.bus() + HEADER_AT as u64, (header::BYTES + len) as u32)
     }
 
     /// Lends a frame of `count` descriptors: in a table if the device reads tables, and copied together if
