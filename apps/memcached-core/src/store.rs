@@ -48,6 +48,8 @@ pub struct Item<B> {
     pub used: u32,
     key_len: u8,
     pub marks: Marks,
+    /// Whether it was used since it came to its place among the others.
+    is_ahead: bool,
 }
 
 /// What the meta commands remember about an item.
@@ -75,6 +77,7 @@ impl<B> Default for Item<B> {
             used: 0,
             key_len: 0,
             marks: Marks::default(),
+            is_ahead: false,
         }
     }
 }
@@ -226,6 +229,9 @@ impl<B: Buffer> Item<B> {
 
 /// Room for the start of a value: more than any number has digits.
 pub const START_LEN: usize = 32;
+
+/// Items that may be given their places before one goes.
+const AHEAD_MAX: usize = 32;
 
 /// Bytes an item costs in hash table and list.
 const LINKS: usize = 16;
@@ -525,16 +531,20 @@ impl<B: Buffer> Store<B> {
         self.slots.get_mut(index)
     }
 
-    /// Marks an item as used now. While nothing has to go, items that are used in the same second keep their
-    /// order: to tell those apart takes as long as to find them. (memcached itself tells minutes apart.)
+    /// Marks an item as used now. While nothing has to go, items that are used again in the same second keep
+    /// their places until one of them is to go: to give each its place takes as long as to find it. (memcached
+    /// itself tells minutes apart.)
     #[inline]
     pub fn touch(&mut self, index: Index) -> &mut Item<B> {
         let now = self.now;
-        if self.is_full || self.slots.get(index).used != now {
-            self.slots.touch(index);
-        }
         let item = self.slots.get_mut(index);
-        item.used = now;
+        if item.used == now && !self.is_full {
+            item.is_ahead = true;
+            return self.slots.get_mut(index);
+        }
+        self.slots.touch(index);
+        let item = self.slots.get_mut(index);
+        (item.used, item.is_ahead) = (now, false);
         item
     }
 
@@ -678,10 +688,23 @@ impl<B: Buffer> Store<B> {
         }
     }
 
+    /// Gives those their places who would be the next to go and were used since they came there: a few, so that
+    /// it never takes long.
+    fn put_ahead(&mut self) {
+        for _ in 0..AHEAD_MAX {
+            let Some(oldest) = self.slots.oldest() else { return };
+            if !core::mem::take(&mut self.slots.get_mut(oldest).is_ahead) {
+                return;
+            }
+            self.slots.touch(oldest);
+        }
+    }
+
     /// Removes the least recently used item, unless that is the one to `keep`; whether there was one.
     fn evict(&mut self, keep: Option<Index>) -> bool {
-        let Some(oldest) = self.slots.oldest().filter(|&oldest| Some(oldest) != keep) else { return false };
         self.is_full = true;
+        self.put_ahead();
+        let Some(oldest) = self.slots.oldest().filter(|&oldest| Some(oldest) != keep) else { return false };
         if self.is_dead(self.slots.get(oldest)) {
             self.reclaim(oldest);
         } else {

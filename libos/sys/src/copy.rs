@@ -100,7 +100,8 @@ pub unsafe extern "C" fn memcmp(left: *const c_void, right: *const c_void, lengt
 #[inline(always)]
 unsafe fn words(left: *const u8, right: *const u8) -> c_int {
     // SAFETY: the caller's condition; they need no alignment.
-    let (left, right) = unsafe { (left.cast::<u64>().read_unaligned(), right.cast::<u64>().read_unaligned()) };
+    let (left, right) =
+        unsafe { (left.cast::<u64>().read_unaligned(), right.cast::<u64>().read_unaligned()) };
     if left == right {
         return 0;
     }
@@ -130,4 +131,39 @@ unsafe fn ends<T: Copy>(to: *mut u8, from: *const u8, length: usize) {
 unsafe fn block(to: *mut u8, from: *const u8) {
     // SAFETY: the caller's condition; the instructions need no alignment, and every x86-64 has them.
     unsafe { _mm_storeu_si128(to.cast::<__m128i>(), _mm_loadu_si128(from.cast::<__m128i>())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cmp::Ordering;
+
+    /// By the standard library's way, a byte after the other.
+    fn by_bytes(left: &[u8], right: &[u8]) -> Ordering {
+        left.iter().cmp(right.iter())
+    }
+
+    #[test]
+    fn bytes_are_compared_as_numbers_from_the_first_on() {
+        let text: [u8; 40] = core::array::from_fn(|at| (at * 37) as u8);
+        for length in 0..text.len() {
+            for changed in 0..length {
+                for by in [1, 0x80, 0xff] {
+                    let mut other = text;
+                    other[changed] = other[changed].wrapping_add(by);
+                    // What lies behind does not count.
+                    other[length..].fill(by);
+                    // SAFETY: both have as many bytes.
+                    let order = unsafe { memcmp(text.as_ptr().cast(), other.as_ptr().cast(), length) };
+                    assert_eq!(
+                        order.cmp(&0),
+                        by_bytes(&text[..length], &other[..length]),
+                        "{changed} of {length}"
+                    );
+                }
+            }
+            // SAFETY: as above.
+            assert_eq!(unsafe { memcmp(text.as_ptr().cast(), text.as_ptr().cast(), length) }, 0);
+        }
+    }
 }

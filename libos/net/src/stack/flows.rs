@@ -740,11 +740,14 @@ fn send_plain<N: Nic>(
     packet.segmentation = None;
     packet.tag = answers.map(Answer::tag);
     template.write(&mut packet.head, plain);
-    let is_copied = connection.peek(plain.seq, plain.len).is_some_and(|bytes| packet.head.append(bytes));
-    if !is_copied {
-        packet.payload = connection.cut(plain.seq, plain.len);
+    let short = connection.peek(plain.seq, plain.len).filter(|bytes| packet.head.has_room(bytes.len()));
+    match short {
+        Some(short) => link.send_behind(now, short),
+        None => {
+            packet.payload = connection.cut(plain.seq, plain.len);
+            link.send(now);
+        }
     }
-    link.send(now);
 }
 
 struct Extra {

@@ -83,16 +83,16 @@ impl Transmitter {
         room
     }
 
-    /// As `Nic::transmit`, but that the frame stays where it is: `false` if the ring is full, and else its
-    /// payload is taken.
+    /// As `Nic::transmit_behind`, with nothing as `Nic::transmit`.
     #[inline]
     pub(super) fn push<D: Dma>(
         &mut self,
         frame: &mut Frame,
+        short: &[u8],
         pool: &mut Pool<D>,
         counters: &mut Counters,
     ) -> core::result::Result<(), RingFull> {
-        let bytes = frame.len();
+        let bytes = frame.len() + short.len();
         if bytes == 0 || bytes > FRAME_MAX {
             counters.refused_length += 1;
             return Ok(());
@@ -101,7 +101,7 @@ impl Transmitter {
             counters.refused_offload += 1;
             return Ok(());
         }
-        if !self.lend(frame, pool, counters) {
+        if !self.lend(frame, short, pool, counters) {
             self.is_blocked = true;
             counters.ring_full += 1;
             return Err(RingFull);
@@ -124,22 +124,30 @@ impl Transmitter {
 
     /// Lends a frame to the device; `false` if there are too few descriptors.
     #[inline]
-    fn lend<D: Dma>(&mut self, frame: &mut Frame, pool: &mut Pool<D>, counters: &mut Counters) -> bool {
+    fn lend<D: Dma>(
+        &mut self,
+        frame: &mut Frame,
+        short: &[u8],
+        pool: &mut Pool<D>,
+        counters: &mut Counters,
+    ) -> bool {
         if self.lane.queue.free() < DESCRIPTORS {
             self.reclaim();
         }
         let Some(id) = self.lane.queue.next_id() else { return false };
-        let head = self.write_head(id, frame);
+        let head = self.write_head(id, frame, short);
         // Short payloads were copied behind the headers.
         if frame.payload.is_empty() {
-            return self.give(&[head], frame, None);
+            return self.give_short([head], Sent::Bare);
         }
         // Nearly all others are in one piece.
         if let [slice] = &frame.payload[..]
             && !slice.is_empty()
+            && self.lane.queue.free() >= DESCRIPTORS
         {
             let slice = readable(slice);
-            return self.give(&[head, slice], frame, None);
+            let sent = frame.payload.pop().map(|slice| Sent::Whole { _payload: slice.into_buffer() });
+            return self.give_short([head, slice], sent.expect("there is one"));
         }
         let (count, first) = (slices(frame).count(), slices(frame).next().map(readable));
         match first {
@@ -149,9 +157,9 @@ impl Transmitter {
         }
     }
 
-    /// Writes the headers of chain `id`.
+    /// Writes the headers of chain `id`, and what stands behind them.
     #[inline]
-    fn write_head(&mut self, id: u16, frame: &Frame) -> Descriptor {
+    fn write_head(&mut self, id: u16, frame: &Frame, short: &[u8]) -> Descriptor {
         let slot = &mut self.heads[usize::from(id)];
         let len = frame.head.len();
         let place: &mut [u8; SLOT_BYTES] = slot.memory().first_chunk_mut().expect("a slot of that size");
@@ -163,7 +171,8 @@ impl Transmitter {
         for (to, from) in to.iter_mut().zip(from).take(len.div_ceil(HEAD_PIECE)) {
             *to = *from;
         }
-        Descriptor::readable(slot.bus() + HEADER_AT as u64, (header::BYTES + len) as u32)
+        place[FRAME_AT + len..][..short.len()].copy_from_slice(short);
+        Descriptor::readable(slot.bus() + HEADER_AT as u64, (header::BYTES + len + short.len()) as u32)
     }
 
     /// Lends a frame of `count` descriptors: in a table if the device reads tables, and copied together if
@@ -204,6 +213,12 @@ impl Transmitter {
             table.write(index * TABLE_ENTRY, &entry);
         }
         Some(table)
+    }
+
+    /// Pushes a chain of few descriptors; `false` if there are fewer.
+    #[inline]
+    fn give_short<const N: usize>(&mut self, chain: [Descriptor; N], sent: Sent) -> bool {
+        self.lane.queue.push(&chain, sent).is_ok()
     }
 
     /// Pushes a chain and takes the frame's payload; `false` if there are too few descriptors.
