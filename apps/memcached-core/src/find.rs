@@ -68,7 +68,7 @@ mod tests {
 
         #[test]
         fn a_blank_is_the_first_that_is_not_above_one(
-            bytes in proptest::collection::vec(proptest::prop_oneof![0x1eu8..0x24, any::<u8>(), 0x61u8..0x7a], 0..80),
+            bytes in proptest::collection::vec(prop_oneof![0x1eu8..0x24, any::<u8>(), 0x61u8..0x7a], 0..80),
         ) {
             let expected = bytes.iter().take(SHORT_MAX).position(|byte| *byte <= b' ');
             prop_assert_eq!(find_blank(&bytes), expected);

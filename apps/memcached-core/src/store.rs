@@ -532,8 +532,8 @@ impl<B: Buffer> Store<B> {
     }
 
     /// Marks an item as used now. While nothing has to go, items that are used again in the same second keep
-    /// their places until one of them is to go: to give each its place takes as long as to find it. (memcached
-    /// itself tells minutes apart.)
+    /// their places until one of them is to go: to give each its place takes as long as to find it.
+    /// (memcached itself tells minutes apart.)
     #[inline]
     pub fn touch(&mut self, index: Index) -> &mut Item<B> {
         let now = self.now;
@@ -688,8 +688,8 @@ impl<B: Buffer> Store<B> {
         }
     }
 
-    /// Gives those their places who would be the next to go and were used since they came there: a few, so that
-    /// it never takes long.
+    /// Gives those their places who would be the next to go and were used since they came there: a few, so
+    /// that it never takes long.
     fn put_ahead(&mut self) {
         for _ in 0..AHEAD_MAX {
             let Some(oldest) = self.slots.oldest() else { return };

@@ -466,9 +466,12 @@ fn execute_other<B: Buffer, R: RawMutex>(
 /// command takes: what most commands are is told by one look. `None` says only that it has to be read.
 #[inline]
 pub(crate) fn lone_get(input: &[u8]) -> Option<(&[u8], usize)> {
-    let rest = input.strip_prefix(b"get ")?;
+    let (name, rest) = input.split_first_chunk()?;
+    if name != b"get " {
+        return None;
+    }
     let (key, end) = rest.split_at(find_blank(rest)?);
-    let is_lone = !key.is_empty() && end.starts_with(b"\r\n");
+    let is_lone = !key.is_empty() && end.first_chunk() == Some(b"\r\n");
     is_lone.then_some((key, b"get \r\n".len() + key.len()))
 }
 
@@ -551,8 +554,8 @@ pub(crate) fn get_all<B: Buffer, R: RawMutex>(
 /// Most bytes of a key that are copied without a loop.
 const KEY_PIECE: usize = 16;
 
-/// Sends an item whose value lies behind its key, and the line in front of it, as most are: put together where
-/// they are sent from. Whether it is one.
+/// Sends an item whose value lies behind its key, and the line in front of it, as most are: put together
+/// where they are sent from. Whether it is one.
 #[inline]
 fn send_at_once<B: Buffer>(item: &Item<B>, sink: &mut impl Sink<B>) -> bool {
     let Some((head, key_len)) = item.inline() else { return false };

@@ -23,8 +23,8 @@ pub fn sum(bytes: &[u8]) -> u16 {
 pub fn is_header_good(header: &[u8; 20]) -> bool {
     let (words, _) = header.as_chunks::<4>();
     let total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    // Carries come back in either half, so that all ones are left if they are what it adds up to, in either byte
-    // order. A header is not all zeros.
+    // Carries come back in either half, so that all ones are left if they are what it adds up to, in either
+    // byte order. A header is not all zeros.
     let sum = total + (total >> 32);
     let sum = sum as u32;
     let sum = u64::from(sum & 0xffff) + u64::from(sum >> 16);

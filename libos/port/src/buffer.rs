@@ -197,8 +197,8 @@ pub trait Sink<B: Buffer> {
     /// Sends bytes as they lie, by a handle of their own.
     fn share(&mut self, slice: Slice<B>);
 
-    /// Room for the next `len` bytes that are sent, each of which is to be written: less work than to copy them
-    /// piece by piece. Nothing where there is none: then nothing is sent, and they have to be copied.
+    /// Room for the next `len` bytes that are sent, each of which is to be written: less work than to copy
+    /// them piece by piece. Nothing where there is none: then nothing is sent, and they have to be copied.
     #[inline]
     fn room(&mut self, len: usize) -> Option<&mut [u8]> {
         let _ = len;

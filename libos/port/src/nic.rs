@@ -206,9 +206,9 @@ pub trait Nic: Buffers {
     /// [`RingFull`]; the frame is as it was.
     fn transmit(&mut self, frame: &mut Outgoing<Self::Buffer>) -> Result<(), RingFull>;
 
-    /// The same with `short` behind the head, which [has room](Head::has_room) for it. A driver may copy it to
-    /// where its device reads it; otherwise it is copied once more. If the ring is full, what the head has is not
-    /// known.
+    /// The same with `short` behind the head, which [has room](Head::has_room) for it. A driver may copy it
+    /// to where its device reads it; otherwise it is copied once more. If the ring is full, what the head has
+    /// is not known.
     ///
     /// # Errors
     /// [`RingFull`].

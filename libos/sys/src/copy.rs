@@ -66,6 +66,8 @@ pub unsafe extern "C" fn memcpy(to: *mut c_void, from: *const c_void, length: us
 /// # Safety
 /// `left` and `right` are valid for reads of `length` bytes.
 #[unsafe(no_mangle)]
+// The compiler knows better what to do where the length is known, which it finds out late.
+#[inline(never)]
 pub unsafe extern "C" fn memcmp(left: *const c_void, right: *const c_void, length: usize) -> c_int {
     let (left, right) = (left.cast::<u8>(), right.cast::<u8>());
     let mut at = 0;

@@ -125,7 +125,7 @@ impl<N: Nic> Stack<N> {
             return None;
         }
         let (from, to) = (Ipv4Addr::from_bits(word(26)), Ipv4Addr::from_bits(word(30)));
-        if !is_answerable(from) || !self.config.is_ours(to.into()) {
+        if !is_answerable(from) || !self.config.is_ours_v4(to) {
             return None;
         }
         let (_, rest) = head.split_first_chunk::<6>()?;

@@ -30,7 +30,7 @@ impl<N: Nic> Stack<N> {
             return None;
         }
         let ((local, remote), plain, payload) = glance(slice, self.link.properties.mac)?;
-        if !self.config.is_ours((*local.ip()).into()) {
+        if !self.config.is_ours_v4(*local.ip()) {
             return None;
         }
         let flow = self.flows.find_v4(local, remote)?;
@@ -72,9 +72,9 @@ impl<N: Nic> Stack<N> {
     }
 }
 
-/// The addresses, ours first, of a segment with no IP options, no TCP options but timestamps as nearly all stacks send
-/// them, and no control bits but ACK and PSH; what it says, and where its payload is. All but the transport
-/// checksum was looked at.
+/// The addresses, ours first, of a segment with no IP options, no TCP options but timestamps as nearly all
+/// stacks send them, and no control bits but ACK and PSH; what it says, and where its payload is. All but the
+/// transport checksum was looked at.
 #[inline(always)]
 fn glance(bytes: &[u8], mac: Mac) -> Option<((SocketAddrV4, SocketAddrV4), Plain, Range<usize>)> {
     let head: &[u8; PLAIN_TCP4] = bytes.first_chunk()?;

@@ -6,7 +6,9 @@ mod mmio;
 use super::*;
 use crate::memory::DmaBuffer;
 use nom_port::buffer::{Buffers as _, Chain, Slice};
-use nom_port::nic::{Checksum, HEAD_MAX, Head, Nic, Outgoing, PartialChecksum, RingFull, Segmentation, gather};
+use nom_port::nic::{
+    Checksum, HEAD_MAX, Head, Nic, Outgoing, PartialChecksum, RingFull, Segmentation, gather,
+};
 use nom_port::world::Clock;
 use nom_virtio_fake::{ALL_FEATURES, FakeFunction, FakeMemory, FakeOptions, FakeRegisters};
 use proptest::prelude::*;

@@ -138,7 +138,7 @@ impl Transmitter {
         let head = self.write_head(id, frame, short);
         // Short payloads were copied behind the headers.
         if frame.payload.is_empty() {
-            return self.give_short([head], Sent::Bare);
+            return self.lane.queue.push_one(head, Sent::Bare).is_ok();
         }
         // Nearly all others are in one piece.
         if let [slice] = &frame.payload[..]
@@ -147,7 +147,7 @@ impl Transmitter {
         {
             let slice = readable(slice);
             let sent = frame.payload.pop().map(|slice| Sent::Whole { _payload: slice.into_buffer() });
-            return self.give_short([head, slice], sent.expect("there is one"));
+            return self.lane.queue.push(&[head, slice], sent.expect("there is one")).is_ok();
         }
         let (count, first) = (slices(frame).count(), slices(frame).next().map(readable));
         match first {
@@ -213,12 +213,6 @@ impl Transmitter {
             table.write(index * TABLE_ENTRY, &entry);
         }
         Some(table)
-    }
-
-    /// Pushes a chain of few descriptors; `false` if there are fewer.
-    #[inline]
-    fn give_short<const N: usize>(&mut self, chain: [Descriptor; N], sent: Sent) -> bool {
-        self.lane.queue.push(&chain, sent).is_ok()
     }
 
     /// Pushes a chain and takes the frame's payload; `false` if there are too few descriptors.
