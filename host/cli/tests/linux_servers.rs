@@ -96,6 +96,9 @@ fn is_there(package: &str, program: &str) -> bool {
     is_there
 }
 
+/// Options for an interpreter of Python with its library, which it brings only if it is the program that is
+/// run.
+const WITH_PYTHON: &str = "--include /usr/bin/python3 --include /usr/lib/python3.11";
 const GET: &[u8] = b"GET /hello HTTP/1.0\r\n\r\n";
 
 #[test]
@@ -281,23 +284,77 @@ fn node_serves_with_its_own_library() {
 fn java_serves_with_four_threads() {
     let Some(home) = java_home() else { return };
     let site = Site::new();
-    site.write("Serve.java", include_str!("linux/Serve.java"));
-    let mut compile = site.command(&format!("{home}/bin/javac"));
-    let output = compile.arg("Serve.java").output().expect("it starts");
-    assert!(output.status.success(), "{}", said(&output));
-    // What it loads by itself; among it what finds `libjvm.so` because that is loaded before.
-    let parts = "server modules jvm.cfg tzdb.dat libjava.so libjimage.so libnet.so libnio.so libzip.so \
-                 libextnet.so libverify.so libattach.so";
-    let parts = parts.split(' ').map(|part| format!(" --include {home}/lib/{part}"));
-    let parts: String = parts.collect();
+    let options = format!("-m 2G{}", java_files(&site, &home, "Serve", include_str!("linux/Serve.java")));
     let classes = site.path().display().to_string();
-    let options = format!("-m 2G --include {home}/conf{parts} --include {classes}/Serve.class");
     let program = [&format!("{home}/bin/java"), "-Xmx64m", "-cp", &classes, "Serve"];
     let server = Server::start(site, "openjdk-17-jdk-headless", &[80], &options, &program);
     let server = server.expect("it is there");
     server.wait_for(GET, "java: /hello\n");
     assert!(server.get(0, "/compute").ends_with("java: 65536000 bytes\n"));
     server.load(0, "/");
+}
+
+/// Options for a class that is compiled here, and for what a JVM loads by itself; among it what finds
+/// `libjvm.so` because that is loaded before.
+fn java_files(site: &Site, home: &str, class: &str, source: &str) -> String {
+    let file = format!("{class}.java");
+    site.write(&file, source);
+    let output = site.command(&format!("{home}/bin/javac")).arg(&file).output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    let parts = "server modules jvm.cfg tzdb.dat libjava.so libjimage.so libnet.so libnio.so libzip.so \
+                 libextnet.so libverify.so libattach.so";
+    let parts: String = parts.split(' ').map(|part| format!(" --include {home}/lib/{part}")).collect();
+    format!(" --include {home}/conf{parts} --include {}/{class}.class", site.path().display())
+}
+
+/// A heap that was full gives back what nobody needs when others need it: the virtual machine is asked, and
+/// nobody ends.
+#[test]
+fn java_gives_back_what_its_heap_does_not_need_when_memory_is_scarce() {
+    let Some(home) = java_home() else { return };
+    if !is_there("python3", "/usr/bin/python3") {
+        return;
+    }
+    let site = Site::new();
+    let files = java_files(&site, &home, "Heap", include_str!("linux/Heap.java"));
+    let taker = site.write("take.py", include_str!("linux/take.py")).display().to_string();
+    let words =
+        format!("run -m 352M{files} --include {home}/bin/java {WITH_PYTHON} --include {taker} /bin/sh");
+    let mut run = site.nom(&words);
+    let classes = site.path().display();
+    let script = format!("{home}/bin/java -Xmx160m -cp {classes} Heap & /usr/bin/python3 {taker}; wait");
+    let output = run.args(["--", "-c", &script]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("took it all") && text.contains("java goes on"), "{}", said(&output));
+    assert!(text.contains("memory is scarce: process 2 (Java) gave "), "{}", said(&output));
+    assert!(!text.contains("memory is at its end"), "{}", said(&output));
+}
+
+/// Who takes all memory ends; memcached beside it has what it had, and answers.
+#[test]
+fn memcached_stays_beside_a_program_in_python_that_takes_all_memory() {
+    if !is_there("memcached", "/usr/bin/memcached") || !is_there("python3", "/usr/bin/python3") {
+        return;
+    }
+    let site = Site::new();
+    let eater = site.write("eat.py", include_str!("linux/eat.py")).display().to_string();
+    let options = format!("-m 192M --include /usr/bin/memcached {WITH_PYTHON} --include {eater}");
+    let script = format!("/usr/bin/memcached -u root & /usr/bin/python3 {eater}; echo python: $?; wait");
+    let server = Server::start(site, "dash", &[11211], &options, &["/bin/sh", "-c", &script]);
+    let server = server.expect("a shell is there");
+    server.wait_for(b"version\r\nquit\r\n", "VERSION");
+    let value = "kept".repeat(50_000);
+    let store = |key: &str, value: &str| format!("set {key} 0 0 {}\r\n{value}\r\nquit\r\n", value.len());
+    assert_eq!(ask(server.ports[0], store("kept", &value).as_bytes()).expect("an answer"), "STORED\r\n");
+    assert_eq!(ask(server.ports[0], store("go", "1").as_bytes()).expect("an answer"), "STORED\r\n");
+    server.wait_until("it has ended", || server.site.run("logs server").contains("python: 137"));
+    let said = server.site.run("logs server");
+    assert!(
+        said.matches("memory is at its end").count() == 1 && said.contains("(python3.11), the largest"),
+        "{said}"
+    );
+    let answer = ask(server.ports[0], b"get kept\r\nquit\r\n").expect("an answer");
+    assert!(answer.contains(&value), "{} bytes: {said}", answer.len());
 }
 
 /// Where a JVM is with its compiler, if there is one.

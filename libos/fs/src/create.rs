@@ -154,6 +154,7 @@ impl Vfs {
             return self.host_create(caller, directory, name, &body, permissions);
         }
         let (directory, name) = self.place(caller, found)?;
+        self.check_new()?;
         let parent = self.inode(directory);
         let (mount, inherited) = (parent.mount, (parent.permissions & 0o2000 != 0).then_some(parent.group));
         let is_directory = matches!(body, Body::Directory(_));
@@ -308,6 +309,7 @@ impl Vfs {
             return Err(Errno::EXDEV);
         }
         let (directory, name) = self.place(caller, &found)?;
+        self.check_new()?;
         let id = node.stored().ok_or(Errno::EXDEV)?;
         let inode = self.inode(id);
         if inode.is_directory() {

@@ -57,7 +57,7 @@ impl Vfs {
     /// Writes at `offset`; says how many bytes, which are fewer when there is no room for all.
     ///
     /// # Errors
-    /// `ENOSPC`, `EFBIG`; `EINVAL` for what stores nothing.
+    /// `ENOSPC`, `ENOMEM`, `EFBIG`; `EINVAL` for what stores nothing.
     pub fn write(
         &mut self,
         node: NodeId,
@@ -94,7 +94,7 @@ impl Vfs {
             return Err(Errno::EFBIG);
         }
         let mut count = len.min(END_MAX - offset.min(END_MAX));
-        if self.check_write(id, offset, count) == Err(Errno::ENOSPC) {
+        if matches!(self.check_write(id, offset, count), Err(Errno::ENOSPC | Errno::ENOMEM)) {
             // As far as the page that is there, or the last one that there is room for.
             count = count.min(PAGE - offset % PAGE);
             self.check_write(id, offset, count)?;

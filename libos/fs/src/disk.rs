@@ -98,6 +98,14 @@ impl RootDisk {
         Ok(block)
     }
 
+    /// Forgets half of what it keeps, that which nobody has looked at for longest; whether it kept anything.
+    pub fn give_back(&self) -> bool {
+        let Ok(mut kept) = self.kept.try_borrow_mut() else { return false };
+        let before = kept.blocks.len();
+        kept.shrink(before / 2);
+        before > 0
+    }
+
     /// Shows bytes of the blocks, piece after piece.
     fn show(&self, range: Range<u64>, show: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
         let mut at = range.start;
@@ -121,15 +129,20 @@ impl Kept {
 
     /// Keeps a block, in the place of one that was not looked at for as long as it took to ask about all.
     fn keep(&mut self, number: u64, block: Block) {
-        while self.blocks.len() >= self.most {
+        self.shrink(self.most - 1);
+        self.blocks.insert(number, (block, Cell::new(false)));
+        self.order.push_back(number);
+    }
+
+    /// Keeps at most so many.
+    fn shrink(&mut self, most: usize) {
+        while self.blocks.len() > most {
             let Some(oldest) = self.order.pop_front() else { break };
             match self.blocks.get(&oldest) {
                 Some((_, was_used)) if was_used.replace(false) => self.order.push_back(oldest),
                 _ => drop(self.blocks.remove(&oldest)),
             }
         }
-        self.blocks.insert(number, (block, Cell::new(false)));
-        self.order.push_back(number);
     }
 }
 

@@ -63,6 +63,6 @@ pub use node::NodeId;
 pub use packed::BadArchive;
 pub use proc::{NoProcesses, Processes};
 pub use rename::Replace;
-pub use vfs::Vfs;
+pub use vfs::{MemoryRoom, Vfs};
 pub use walk::LastLink;
 pub use watch::{FileEvent, Watcher};

@@ -129,7 +129,9 @@ impl Vfs {
         blocks: usize,
     ) -> Result<(), BadArchive> {
         let (disk, archive) = RootDisk::open(disk, blocks)?;
-        self.unpack_all(caller, archive, Some(&Rc::new(disk)))
+        let disk = Rc::new(disk);
+        self.disk = Some(disk.clone());
+        self.unpack_all(caller, archive, Some(&disk))
     }
 
     fn unpack_all(

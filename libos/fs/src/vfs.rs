@@ -4,6 +4,7 @@ use crate::attributes::FileTime;
 use crate::caller::Caller;
 use crate::contents::PAGE;
 use crate::directory::Directory;
+use crate::disk::RootDisk;
 use crate::errno::Errno;
 use crate::host::HostFiles;
 use crate::listing::NodeType;
@@ -11,6 +12,8 @@ use crate::node::{Body, Inode, InodeId, NodeId};
 use crate::proc::ProcNode;
 use crate::watch::Watches;
 use crate::{devices, sys};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
@@ -30,6 +33,13 @@ pub(crate) struct Mount {
     pub kind: &'static str,
 }
 
+/// Says how much memory there is, beside what a tree is told when it is made.
+pub trait MemoryRoom {
+    /// Bytes that files may take now. If these are fewer than `wanted`, others have given back what they only
+    /// keep.
+    fn bytes(&self, wanted: u64) -> u64;
+}
+
 /// The files of a family of processes.
 pub struct Vfs {
     inodes: SlotMap<InodeId, Inode>,
@@ -39,6 +49,12 @@ pub struct Vfs {
     next_number: u64,
     pages: u64,
     pages_max: u64,
+    /// Without it there is as much memory as `pages_max` says.
+    pub(crate) room: Option<Box<dyn MemoryRoom>>,
+    /// Files that it came with: only those that were made since are limited.
+    came: usize,
+    /// Where contents of files lie, if that is a disk.
+    pub(crate) disk: Option<Rc<RootDisk>>,
 }
 
 impl fmt::Debug for Vfs {
@@ -58,6 +74,9 @@ impl Vfs {
             next_number: 1,
             pages: 0,
             pages_max,
+            room: None,
+            came: 0,
+            disk: None,
         };
         vfs.add_mount(None, now, u64::from(TMPFS_MAGIC), "rootfs");
         vfs
@@ -209,9 +228,50 @@ impl Vfs {
         (self.pages_max, self.pages_max - self.pages)
     }
 
+    /// From now on what is made or written needs memory that there is, and what is made is counted.
+    pub fn set_room(&mut self, room: Box<dyn MemoryRoom>) {
+        self.room = Some(room);
+        self.came = self.inodes.len();
+    }
+
+    /// Gives back a part of what it keeps of a disk, to be read again when it is wanted; whether there was
+    /// anything.
+    pub fn give_back(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.give_back())
+    }
+
     /// Whether files may have so many pages more.
+    ///
+    /// # Errors
+    /// `ENOSPC` if the tree was not given so many, `ENOMEM` if they are not there.
     pub(crate) fn check_room(&self, pages: u64) -> Result<(), Errno> {
-        if pages <= self.pages_max - self.pages { Ok(()) } else { Err(Errno::ENOSPC) }
+        if pages > self.pages_max - self.pages {
+            return Err(Errno::ENOSPC);
+        }
+        self.check_memory(pages * PAGE)
+    }
+
+    /// Whether there are so many bytes of memory for files.
+    fn check_memory(&self, bytes: u64) -> Result<(), Errno> {
+        let Some(room) = self.room.as_ref().filter(|_| bytes > 0) else { return Ok(()) };
+        while room.bytes(bytes) < bytes {
+            if !self.give_back() {
+                return Err(Errno::ENOMEM);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there may be one more file, directory or the like: as many as pages, as tmpfs has it.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `ENOMEM`.
+    pub(crate) fn check_new(&self) -> Result<(), Errno> {
+        let made = self.inodes.len().saturating_sub(self.came) as u64;
+        if self.room.is_some() && made >= self.pages_max {
+            return Err(Errno::ENOSPC);
+        }
+        self.check_memory(PAGE)
     }
 
     /// Changes the contents of a file, and books its pages; there is room for them.

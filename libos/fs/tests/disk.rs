@@ -1,7 +1,7 @@
 //! A root on a disk, as `nom-image` writes it: what is read of it, and what becomes of one that is damaged.
 
-use linux_raw_sys::general::{O_RDONLY, O_RDWR};
-use nom_fs::{Caller, Credentials, Errno, FileTime, NodeId, Vfs};
+use linux_raw_sys::general::{O_CREAT, O_RDONLY, O_RDWR};
+use nom_fs::{Caller, Credentials, Errno, FileTime, MemoryRoom, NodeId, Vfs};
 use nom_image::Root;
 use nom_port::disk::{Disk, SECTOR_BYTES, Unreadable};
 use nom_port::root_disk::{BLOCK_BYTES, RootHeader};
@@ -151,6 +151,42 @@ fn nothing_is_read_before_somebody_wants_it_and_a_block_that_is_kept_is_not_read
             read(vfs, large, 70_000, 1).expect("it is good");
         }
         assert_eq!(drive.read.get(), index + 9 * BLOCK_BYTES);
+    })
+    .expect("the disk is good");
+}
+
+/// So many bytes for files.
+struct Room(Rc<Cell<u64>>);
+
+impl MemoryRoom for Room {
+    fn bytes(&self, _: u64) -> u64 {
+        self.0.get()
+    }
+}
+
+#[test]
+fn blocks_go_back_when_files_need_their_memory_and_what_has_none_is_refused() {
+    let drive = drive();
+    with_disk(&drive, |vfs, caller| {
+        let large = open(vfs, caller, b"/usr/large", O_RDONLY);
+        read(vfs, large, 0, 2 << 16).expect("it is good");
+        let before = drive.read.get();
+        let room = Rc::new(Cell::new(3 * 4096));
+        vfs.set_room(Box::new(Room(room.clone())));
+        let new = open(vfs, caller, b"/new", O_RDWR | O_CREAT);
+        assert_eq!(vfs.write(new, 0, &[1; 8192], caller), Ok(8192));
+        read(vfs, large, 0, 2 << 16).expect("it is good");
+        assert_eq!(drive.read.get(), before, "there was room");
+        assert_eq!(vfs.write(new, 0, &[2; 1 << 20], caller), Ok(4096), "as far as the page that is there");
+        read(vfs, large, 0, 2 << 16).expect("it is good");
+        assert_eq!(drive.read.get(), before + 2 * BLOCK_BYTES, "they had gone");
+        room.set(0);
+        assert_eq!(vfs.write(new, 1 << 20, &[1], caller), Err(Errno::ENOMEM));
+        let root = vfs.root();
+        assert_eq!(vfs.open(caller, root, b"/newer", O_RDWR | O_CREAT, 0), Err(Errno::ENOMEM));
+        assert_eq!(vfs.make_directory(caller, root, b"/newer", 0), Err(Errno::ENOMEM));
+        assert_eq!(vfs.write(new, 4096, &[3; 10], caller), Ok(10), "what is there is written");
+        assert_eq!(vfs.size(new), Ok(8192));
     })
     .expect("the disk is good");
 }

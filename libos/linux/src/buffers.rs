@@ -37,6 +37,11 @@ impl CallBuffers {
         let bytes = kept.unwrap_or_else(|| vec![0; len.max(BYTES)]);
         CallBuffer { bytes, len, home: self.clone() }
     }
+
+    /// Forgets those that nobody has; whether there were any.
+    pub fn give_back(&self) -> bool {
+        !self.free.take().is_empty()
+    }
 }
 
 impl Deref for CallBuffer {

@@ -2,6 +2,7 @@
 
 use crate::buffers::CallBuffers;
 use crate::futex::Futexes;
+use crate::heaps::JavaHeaps;
 use crate::load::LoadError;
 use crate::machine::Spaces;
 use crate::process::{Exit, Process};
@@ -9,6 +10,7 @@ use crate::signals::Info;
 use crate::task::Task;
 use crate::trace::Tracer;
 use crate::vdso::VdsoImage;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::rc::Rc;
@@ -63,6 +65,10 @@ pub struct ProcessFamily {
     pub(crate) threads: Threads,
     pub(crate) tracer: Option<Tracer>,
     pub(crate) spaces: Spaces,
+    /// Heaps that can give memory back.
+    pub(crate) heaps: JavaHeaps,
+    /// All memory that there may be.
+    pub(crate) memory_bytes: u64,
     pub(crate) entropy: RefCell<Entropy>,
     pub(crate) futexes: Futexes,
     /// Where local sockets are found.
@@ -99,7 +105,9 @@ impl ProcessFamily {
     /// A family without processes.
     pub fn new(setup: FamilyParts) -> Rc<ProcessFamily> {
         use nom_app::port::world::Entropy as _;
-        let FamilyParts { vfs, network, handle, threads, tracer } = setup;
+        let FamilyParts { mut vfs, network, handle, threads, tracer } = setup;
+        let spaces = Spaces::default();
+        vfs.set_room(Box::new(spaces.clone()));
         let (mut entropy, mut boot_id) = (Entropy::new(), [0; 16]);
         entropy.fill(&mut boot_id);
         let family = Rc::new(ProcessFamily {
@@ -108,7 +116,9 @@ impl ProcessFamily {
             handle,
             threads,
             tracer,
-            spaces: Spaces::default(),
+            spaces,
+            heaps: JavaHeaps::default(),
+            memory_bytes: crate::calls::system::memory_bytes().0,
             entropy: RefCell::new(entropy),
             futexes: Futexes::default(),
             sockets: Rc::default(),

@@ -18,6 +18,7 @@ pub mod elf;
 mod facts;
 mod family;
 pub mod futex;
+mod heaps;
 mod load;
 mod machine;
 pub mod memory;

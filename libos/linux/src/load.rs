@@ -19,7 +19,7 @@ const STACK_BYTES: u64 = 8 << 20;
 /// Scripts whose interpreters are scripts, at most, as on Linux.
 const SCRIPTS_MAX: usize = 4;
 /// Most bytes of arguments and environment, a quarter of the stack, as on Linux.
-const STRINGS_MAX: usize = STACK_BYTES as usize / 4;
+pub(crate) const STRINGS_MAX: usize = STACK_BYTES as usize / 4;
 /// How far what is placed at random may be from where it could be: 1 GiB.
 const SPREAD_PAGES: u64 = 1 << 18;
 

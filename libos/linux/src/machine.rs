@@ -1,13 +1,15 @@
-//! PageSource of the machine.
+//! PageSource of the machine, and what gives memory back before anybody has too little.
 
 use crate::family::ProcessFamily;
 use crate::memory::holders::Holders;
 use crate::memory::kept::KeptFrames;
 use crate::memory::{FrameKeeper, PAGE, PageSource, WINDOW};
-use crate::pressure::RESERVE_BYTES;
+use crate::pressure::{FILES_RESERVE_BYTES, RESERVE_BYTES};
 use alloc::rc::{Rc, Weak};
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
+use nom_fs::MemoryRoom;
 use nom_sys::Protection;
+use nom_sys::memory::obtainable;
 use nom_sys::program::ProgramSpace;
 use nom_sys::program::memory::{self, PageRun};
 
@@ -24,7 +26,7 @@ impl Spaces {
     /// One more, if there is memory.
     pub fn create(&self) -> Option<Rc<dyn PageSource>> {
         let space = ProgramSpace::new().ok()?;
-        Some(Rc::new(Granted { space, spaces: self.clone() }))
+        Some(Rc::new(Granted { space, spaces: self.clone(), is_preferred: Cell::new(false) }))
     }
 
     /// Gives back what is kept and no process has; whether there was anything.
@@ -39,16 +41,46 @@ impl Spaces {
         !unused.is_empty()
     }
 
+    /// Gives back a part of what is only kept, to be made or read again when it is wanted; whether there was
+    /// anything.
+    pub fn give_back(&self) -> bool {
+        let family = self.family.borrow().upgrade();
+        self.give_back_kept() || family.is_some_and(|family| family.give_back())
+    }
+
     /// Has a process of this family end when there is no memory.
     pub fn serve(&self, family: &Rc<ProcessFamily>) {
         *self.family.borrow_mut() = Rc::downgrade(family);
     }
 
     /// What `take` gets, if need be once what is kept has been given back; nothing of what the library needs
-    /// itself.
-    fn with_room<T>(&self, take: impl Fn() -> Option<T>) -> Option<T> {
-        let take = || if nom_sys::memory::obtainable() > RESERVE_BYTES { take() } else { None };
-        take().or_else(|| if self.give_back_kept() { take() } else { None })
+    /// itself, nor, unless it is preferred, of what those may need who are asked for memory.
+    fn with_room<T>(&self, is_preferred: bool, take: impl Fn() -> Option<T>) -> Option<T> {
+        let family = self.family.borrow().upgrade();
+        let are_asked = family.as_ref().is_some_and(|family| family.heaps.are_asked());
+        let reserve = if are_asked && !is_preferred { 2 * RESERVE_BYTES } else { RESERVE_BYTES };
+        loop {
+            let taken = if obtainable() > reserve { take() } else { None };
+            if taken.is_some() {
+                family.iter().for_each(ProcessFamily::watch_memory);
+                return taken;
+            }
+            if !self.give_back() {
+                return None;
+            }
+        }
+    }
+}
+
+/// Room for files: the tree asks while somebody has it, so that of what is kept only pages of text go here,
+/// and blocks of its disk by itself.
+impl MemoryRoom for Spaces {
+    fn bytes(&self, wanted: u64) -> u64 {
+        let room = || obtainable().saturating_sub(FILES_RESERVE_BYTES);
+        if room() < wanted {
+            self.give_back_kept();
+        }
+        room()
     }
 }
 
@@ -57,6 +89,8 @@ impl Spaces {
 struct Granted {
     space: ProgramSpace,
     spaces: Spaces,
+    /// Whether its process is one that is to give memory back, which may take some first.
+    is_preferred: Cell<bool>,
 }
 
 impl Granted {
@@ -113,7 +147,7 @@ impl FrameKeeper for Spaces {
 impl PageSource for Granted {
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)> {
         self.space.enter();
-        let pages = self.spaces.with_room(|| PageRun::add(address, count).ok())?;
+        let pages = self.spaces.with_room(self.is_preferred.get(), || PageRun::add(address, count).ok())?;
         Some((pages.frame, pages.count))
     }
 
@@ -145,6 +179,14 @@ impl PageSource for Granted {
         family.is_some_and(|family| family.end_largest())
     }
 
+    fn prefer(&self) {
+        self.is_preferred.set(true);
+    }
+
+    fn prefer_no_more(&self) {
+        self.is_preferred.set(false);
+    }
+
     fn keeper(&self) -> Rc<dyn FrameKeeper> {
         Rc::new(self.spaces.clone())
     }
@@ -167,7 +209,7 @@ impl PageSource for Granted {
             page.protect(Protection::ReadWrite).expect("it is mapped");
             return Some(frame);
         }
-        let copy = self.spaces.with_room(|| PageRun::take(address, 1).ok())?;
+        let copy = self.spaces.with_room(self.is_preferred.get(), || PageRun::take(address, 1).ok())?;
         let mut bytes = [0; PAGE as usize];
         memory::read(address, &mut bytes);
         page.unmap().expect("it is mapped");

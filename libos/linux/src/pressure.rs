@@ -1,16 +1,34 @@
-//! When memory ends: what is kept of programs goes back first ([`crate::machine`]), then the largest process
-//! ends, so that the others go on, as under Linux's out-of-memory killer.
+//! When memory ends: what is only kept goes back first ([`crate::machine`]), then the largest process ends,
+//! so that the others go on, as under Linux's out-of-memory killer.
+//!
+//! Processes have memory of two kinds: pages of theirs, and what the library has for them, as bytes in pipes,
+//! stacks of threads and what is written to files. The first ends at [`RESERVE_BYTES`], so that the second is
+//! never refused: where it would be, the library could not go on, and with it all processes. So each call
+//! that finds less than [`CALLS_RESERVE_BYTES`] has memory made free first.
 
 use crate::family::ProcessFamily;
 use crate::process::{Exit, Process};
 use crate::signals::Signal;
+use crate::task::STACK_BYTES;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use nom_app::sockets::Thread;
+use nom_fs::{Errno, MemoryRoom};
+use nom_sys::memory::obtainable;
 
-/// What processes do not get, so that the library can go on: ending a process takes memory, too.
+/// What processes do not get as pages, so that the library can go on: ending a process takes memory, too.
 pub(crate) const RESERVE_BYTES: u64 = 4 << 20;
+/// With less than this no call begins before a process has ended: what one call takes fits into it.
+pub(crate) const CALLS_RESERVE_BYTES: u64 = 3 << 20;
+/// What files do not get: less than calls begin with, so that it is the largest process that makes room for
+/// who writes, and not the writer who is refused.
+pub(crate) const FILES_RESERVE_BYTES: u64 = 2 << 20;
+/// What a descriptor takes that nothing waits in.
+const DESCRIPTOR_BYTES: u64 = 256;
+/// How often a call lets others go first, so that who ends can give back what the library had for it.
+const TURNS_MAX: u32 = 64;
 /// How many processes a report names.
 const NAMED_MAX: usize = 8;
 
@@ -37,17 +55,54 @@ fn report(all_bytes: u64, by_size: &[(u64, String)]) -> String {
     )
 }
 
+/// Bytes that are there because of a process: its pages, and what the library has for it.
+fn bytes_of(process: &Process) -> u64 {
+    let stacks = process.tasks.borrow().len() as u64 * STACK_BYTES as u64;
+    process.memory().bytes().1 + stacks + process.descriptors.borrow().waiting_bytes(DESCRIPTOR_BYTES)
+}
+
 impl ProcessFamily {
+    /// Gives back a part of what is only kept beside pages of text; whether there was anything.
+    pub(crate) fn give_back(&self) -> bool {
+        self.buffers.give_back() || self.vfs.try_borrow().is_ok_and(|vfs| vfs.give_back())
+    }
+
+    /// Whether the library can take so much for a call.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn check_room(&self, bytes: u64) -> Result<(), Errno> {
+        if self.spaces.bytes(bytes) < bytes { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// Makes memory free for calls, by ending processes if there is no other way.
+    #[cold]
+    pub(crate) fn relieve_calls(&self, thread: &Thread<'_>, ends: impl Fn() -> bool) {
+        let is_ending = |process: &Rc<Process>| process.ending.get().is_some() && !process.has_ended();
+        let mut turns = 0;
+        while obtainable() < CALLS_RESERVE_BYTES && !ends() {
+            if self.spaces.give_back() {
+                continue;
+            }
+            if turns < TURNS_MAX && self.processes().iter().any(is_ending) {
+                turns += 1;
+                thread.yield_now();
+            } else if !self.end_largest() {
+                return;
+            }
+        }
+    }
+
     /// Ends the process that has most memory, which is free then; whether there was one.
     pub(crate) fn end_largest(&self) -> bool {
         let is_meant = |process: &Rc<Process>| {
             process.ending.get().is_none() && process.has_own_memory.get() && process.memory().bytes().1 > 0
         };
-        let mut all: Vec<_> = self.processes().into_iter().filter(is_meant).collect();
-        all.sort_by_key(|process| core::cmp::Reverse(process.memory().bytes().1));
-        let Some(largest) = all.first() else { return false };
-        let by_size: Vec<_> =
-            all.iter().map(|process| (process.memory().bytes().1, named(process))).collect();
+        let sized = |process: Rc<Process>| (bytes_of(&process), process);
+        let mut all: Vec<_> = self.processes().into_iter().filter(is_meant).map(sized).collect();
+        all.sort_by_key(|(bytes, _)| core::cmp::Reverse(*bytes));
+        let Some((_, largest)) = all.first() else { return false };
+        let by_size: Vec<_> = all.iter().map(|(bytes, process)| (*bytes, named(process))).collect();
         nom_app::println!("{}", report(crate::calls::system::memory_bytes().0, &by_size));
         let memory = largest.memory();
         for process in self.processes().iter().filter(|other| Rc::ptr_eq(&other.memory(), &memory)) {

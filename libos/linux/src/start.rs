@@ -9,6 +9,7 @@
 //! disk; the rest is nom's.
 
 use crate::family::{Beginning, FamilyParts, ProcessFamily};
+use crate::task::STACK_BYTES;
 use crate::trace::{TraceOptions, TraceSink, Tracer};
 use alloc::boxed::Box;
 use alloc::format;
@@ -25,12 +26,10 @@ use nom_sys::port::{Clock, Dma, Doorbell, Function, Idle, Interrupter};
 use nom_virtio::block::BlockDevice;
 use nom_virtio::ninep::NinepDevice;
 
-/// Bytes of the stack that a thread's system calls run on.
-const STACK_BYTES: usize = 128 << 10;
 /// The part of memory that files may take that are written.
 const FILES_PART: u64 = 2;
-/// The part of memory that keeps what was read from a disk.
-const BLOCKS_PART: u64 = 8;
+/// The part of memory that keeps what was read from a disk, until somebody has too little.
+const BLOCKS_PART: u64 = 2;
 /// Before the number of each variable that says where a volume is.
 const VOLUME: &str = "volume.";
 /// Variables that a program finds if nobody says otherwise.

@@ -5,6 +5,7 @@ use crate::call::{BrokenOff, Call, Resumed};
 use crate::family::ProcessFamily;
 use crate::futex::{FutexKey, FutexWaiter};
 use crate::memory::{Bad, Touch};
+use crate::pressure::CALLS_RESERVE_BYTES;
 use crate::process::{Exit, Process};
 use crate::processor_time::RunWaiters;
 use crate::signals::{
@@ -17,13 +18,17 @@ use core::cell::{Cell, OnceCell, RefCell};
 use core::fmt;
 use core::future::poll_fn;
 use core::num::NonZeroU32;
+use core::pin::pin;
 use core::task::Poll;
 use linux_raw_sys::general as abi;
 use nom_app::sockets::{NoStack, Thread};
 use nom_rt::WaitQueue;
 use nom_sys::abi::upcall::Registers;
+use nom_sys::memory::obtainable;
 use nom_sys::program::{ProgramContext, Trap};
 
+/// Bytes of the stack that a thread's calls run on.
+pub(crate) const STACK_BYTES: usize = 128 << 10;
 /// Bytes of the instruction `syscall`.
 const SYSCALL_BYTES: u64 = 2;
 
@@ -126,7 +131,7 @@ impl Task {
                 Trap::Syscall => {
                     broken_off = self.make_call(family, thread, core::mem::take(&mut resumed));
                 }
-                Trap::PageFault { address, code } => self.fault(address, code),
+                Trap::PageFault { address, code } => self.fault(thread, address, code),
                 Trap::Exception { vector, code } => self.raise_exception(vector, code),
                 Trap::Interrupted => {
                     thread.take_turn_computing();
@@ -163,6 +168,12 @@ impl Task {
         thread: &Thread<'_>,
         resumed: Resumed,
     ) -> Option<BrokenOff> {
+        if obtainable() < CALLS_RESERVE_BYTES {
+            family.relieve_calls(thread, || self.ends());
+            if self.ends() {
+                return None;
+            }
+        }
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = *self.context.borrow().registers();
         let call = Call::new(family, self, thread, [rdi, rsi, rdx, r10, r8, r9], resumed);
         let result = match &family.tracer {
@@ -177,8 +188,26 @@ impl Task {
         call.broken_off(rax, result)
     }
 
-    fn fault(&self, address: u64, code: u64) {
-        let touched = self.process.memory().touch(address, Touch::from_code(code));
+    /// Makes a touch possible. Who finds no memory while heaps are asked for some waits until they have
+    /// answered, but for those themselves.
+    fn touch(&self, thread: &Thread<'_>, address: u64, touch: Touch) -> Result<(), Bad> {
+        let (memory, heaps) = (self.process.memory(), &self.process.family.heaps);
+        let touched = memory.try_touch(address, touch);
+        if touched != Err(Bad::NoMemory) {
+            return touched;
+        }
+        if heaps.are_asked() && !self.process.is_java() {
+            let mut answer = pin!(heaps.answer());
+            thread.block_on(poll_fn(|context| match self.ends() {
+                true => Poll::Ready(()),
+                false => answer.as_mut().poll(context),
+            }));
+        }
+        memory.touch(address, touch)
+    }
+
+    fn fault(&self, thread: &Thread<'_>, address: u64, code: u64) {
+        let touched = self.touch(thread, address, Touch::from_code(code));
         let (signal, reason) = match touched {
             Ok(()) => return,
             // Its memory was wanted for others.

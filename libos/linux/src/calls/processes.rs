@@ -83,14 +83,22 @@ pub const ROWS: &[SystemCall] = &[
 const PATH_MAX: usize = 4096;
 const STRINGS_MAX: usize = 1 << 17;
 const STRING_MAX: usize = 1 << 17;
+/// Bytes of the library's that a string takes beside its own, at most: also of what comes of it.
+const STRING_EXTRA: u64 = 128;
 
 fn strings(call: &Call<'_>, address: u64) -> Result<Vec<Vec<u8>>, Errno> {
     if address == 0 {
         return Ok(Vec::new());
     }
     let pointers = call.memory().read_pointers(address, STRINGS_MAX)?;
-    let string = |at: u64| call.memory().read_string(at, STRING_MAX);
-    pointers.into_iter().map(|at| string(at).map_err(too_big)).collect()
+    call.family().check_room(pointers.len() as u64 * STRING_EXTRA)?;
+    let (mut strings, mut left) = (Vec::with_capacity(pointers.len()), crate::load::STRINGS_MAX);
+    for at in pointers {
+        let string = call.memory().read_string(at, STRING_MAX.min(left)).map_err(too_big)?;
+        left -= string.len();
+        strings.push(string);
+    }
+    Ok(strings)
 }
 
 fn too_big(errno: Errno) -> Errno {

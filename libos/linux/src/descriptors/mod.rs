@@ -39,6 +39,8 @@ use crate::process::Process;
 use alloc::rc::Rc;
 use device::{Device, DeviceKind};
 use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_RDONLY, O_WRONLY};
+pub(crate) use local::Local;
+pub(crate) use message::Sender;
 use node::OpenNode;
 use nom_fs::{Errno, NodeType};
 pub(crate) use open::Stream;

@@ -167,6 +167,19 @@ impl Descriptors {
         (0..).zip(slots.iter()).filter(|(_, slot)| slot.is_some()).map(|(index, _)| index).collect()
     }
 
+    /// What the library has because of them: `each` for each, and bytes that wait to be read.
+    pub fn waiting_bytes(&self, each: u64) -> u64 {
+        let waiting = |slot: &Slot| {
+            let stream = slot.description.stream();
+            let bytes = stream.and_then(|stream| match stream.pipe() {
+                Some(buffer) => Some(buffer.unread()),
+                None => stream.unread(),
+            });
+            each + bytes.unwrap_or(0) as u64
+        };
+        self.slots.borrow().iter().flatten().map(waiting).sum()
+    }
+
     /// Closes what a new program does not get.
     pub fn close_on_exec(&self) {
         for descriptor in self.list() {

@@ -29,7 +29,7 @@ use core::cell::RefCell;
 use core::cmp::Ordering;
 use core::fmt;
 use core::ops::Range;
-use nom_fs::Errno;
+use nom_fs::{Errno, NodeId};
 use nom_sys::Protection;
 use runs::Runs;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -78,6 +78,10 @@ pub trait PageSource {
     fn relieve(&self) -> bool {
         false
     }
+    /// From now on these pages come first where memory is short.
+    fn prefer(&self) {}
+    /// From now on they do not.
+    fn prefer_no_more(&self) {}
     /// Who keeps frames of these and of all other places.
     fn keeper(&self) -> Rc<dyn FrameKeeper>;
 }
@@ -197,6 +201,24 @@ impl ProcessMemory {
         self.state.borrow().regions.iter().map(|(range, region)| (range, region.clone())).collect()
     }
 
+    /// The file that is mapped at an address.
+    pub fn file_at(&self, address: u64) -> Option<NodeId> {
+        match &self.state.borrow().regions.find(address)?.1.backing {
+            Backing::File(part) => part.contents.node(),
+            Backing::Zero | Backing::Shared(_) => None,
+        }
+    }
+
+    /// From now on it comes first where memory is short.
+    pub fn prefer(&self) {
+        self.pages.prefer();
+    }
+
+    /// From now on it does not.
+    pub fn prefer_no_more(&self) {
+        self.pages.prefer_no_more();
+    }
+
     /// Bytes of all regions, and of the pages that are there.
     pub fn bytes(&self) -> (u64, u64) {
         let state = self.state.borrow();
@@ -209,14 +231,18 @@ impl ProcessMemory {
     /// Why it is not.
     pub fn touch(&self, address: u64, touch: Touch) -> Result<(), Bad> {
         loop {
-            match self.touch_at_once(address, touch) {
+            match self.try_touch(address, touch) {
                 Err(Bad::NoMemory) if self.pages.relieve() => {}
                 touched => return touched,
             }
         }
     }
 
-    fn touch_at_once(&self, address: u64, touch: Touch) -> Result<(), Bad> {
+    /// The same, but that nobody is made to give memory back.
+    ///
+    /// # Errors
+    /// As [`ProcessMemory::touch`].
+    pub fn try_touch(&self, address: u64, touch: Touch) -> Result<(), Bad> {
         let state = &mut *self.state.borrow_mut();
         let (range, region) = state.regions.find(address).ok_or(Bad::NoRegion)?;
         if !region.rights.allow(touch) {

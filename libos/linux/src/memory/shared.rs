@@ -152,8 +152,14 @@ impl SharedPages {
 
 impl Drop for SharedPages {
     fn drop(&mut self) {
-        self.write_back(0..u64::MAX);
-        for (_, frame) in core::mem::take(self.frames.get_mut()) {
+        // One after the other, so that what is written back takes no more memory than goes.
+        while let Some((page, frame)) =
+            self.frames.get_mut().first_key_value().map(|(page, frame)| (*page, *frame))
+        {
+            if self.written.get_mut().contains(&page) {
+                self.write_back(page..page + 1);
+            }
+            self.frames.get_mut().remove(&page);
             self.keeper.leave(frame, 1);
         }
     }
