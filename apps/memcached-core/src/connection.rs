@@ -12,7 +12,7 @@ use crate::text::{self, Refusal, Request, send_line};
 use crate::value::{Gather, Incoming};
 use alloc::vec::Vec;
 use lock_api::RawMutex;
-use nom_port::buffer::{Buffer, Sink, Slice};
+use nom_port::buffer::{Asked, Buffer, Sink, Slice};
 use nom_service::Stream;
 
 /// Longest command line in bytes, its end not counted, unless it names many keys.
@@ -150,6 +150,15 @@ impl<B: Buffer> Connection<B> {
         input: &Slice<B>,
         sink: &mut impl Sink<B>,
     ) -> usize {
+        if self.command.is_empty()
+            && let Some((key, used)) = text::lone_get(input)
+        {
+            if sink.tells_apart() {
+                sink.asked(Asked::Key(key));
+            }
+            text::get_one(server, key, sink);
+            return used;
+        }
         let Some(end) = find(b'\n', input) else { return self.collect_line(server, input, sink) };
         if self.command.is_empty() {
             return self.line(server, &input[..end], input, end + 1, sink);

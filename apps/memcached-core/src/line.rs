@@ -53,3 +53,36 @@ impl<const ROOM: usize> Line<ROOM> {
         &self.bytes[..self.len]
     }
 }
+
+/// The flags and the length of a value as they stand in the line in front of it, with its end, and how many
+/// bytes that is; none if they are larger than most are.
+#[inline]
+pub(crate) fn flags_and_len(flags: u32, len: usize) -> Option<([u8; 8], usize)> {
+    if flags > 9 || len > 999 {
+        return None;
+    }
+    let len = len as u64;
+    let digits = 1 + usize::from(len > 9) + usize::from(len > 99);
+    // The first character is the lowest byte. Of three digits those in front that say nothing are shifted
+    // out.
+    let three = 0x30_30_30 | (len / 100) | (len / 10 % 10) << 8 | (len % 10) << 16;
+    let end = (0x0a_0d << 24 | three) >> (8 * (3 - digits));
+    let start = 0x20_30_20 | u64::from(flags) << 8;
+    Some(((end << 24 | start).to_le_bytes(), 5 + digits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_numbers_are_written_as_long_ones() {
+        for (flags, len) in (0..12).flat_map(|flags| (0..1200).map(move |len| (flags, len))) {
+            let written = flags_and_len(flags, len);
+            assert_eq!(written.is_some(), flags < 10 && len < 1000);
+            if let Some((bytes, count)) = written {
+                assert_eq!(bytes[..count], *format!(" {flags} {len}\r\n").as_bytes());
+            }
+        }
+    }
+}

@@ -36,6 +36,12 @@ fn carry_out<B: Buffer, R: RawMutex>(
     commands: &[u8],
     room: &mut [u8],
 ) -> Option<usize> {
+    if room.len() >= LINE_MAX
+        && let Some((key, used)) = text::lone_get(commands)
+        && used == commands.len()
+    {
+        return get(server, key, false, room);
+    }
     let end = find(b'\n', commands)?;
     let (line, rest) = (commands[..end].strip_suffix(b"\r")?, &commands[end + 1..]);
     if line.len() > LINE_MAX || room.len() < LINE_MAX {
@@ -73,7 +79,10 @@ fn get<B: Buffer, R: RawMutex>(
     room: &mut [u8],
 ) -> Option<usize> {
     let mut room = Room::new(room);
-    text::get_all(server, Words::of(key), cas, None, &mut room);
+    match cas {
+        false => text::get_one(server, key, &mut room),
+        true => text::get_all(server, Words::of(key), cas, None, &mut room),
+    }
     if room.is_full {
         // Whoever answers counts it. Another core may have reset the counters meanwhile.
         let mut shard = server.shard(key);
@@ -122,13 +131,17 @@ impl<'a> Room<'a> {
 impl<B: Buffer> Sink<B> for Room<'_> {
     #[inline]
     fn copy(&mut self, bytes: &[u8]) {
-        match self.bytes.get_mut(self.len..self.len + bytes.len()) {
-            Some(place) => {
-                place.copy_from_slice(bytes);
-                self.len += bytes.len();
-            }
+        match Sink::<B>::room(self, bytes.len()) {
+            Some(place) => place.copy_from_slice(bytes),
             None => self.is_full = true,
         }
+    }
+
+    #[inline]
+    fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        let place = self.bytes.get_mut(self.len..self.len + len)?;
+        self.len += len;
+        Some(place)
     }
 
     fn share(&mut self, slice: Slice<B>) {

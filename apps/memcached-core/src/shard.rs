@@ -201,8 +201,7 @@ impl<B: Buffer> Shard<B> {
     /// Remembers that an item was used.
     #[inline]
     pub(crate) fn bump(&mut self, index: Index) {
-        self.store.touch(index);
-        self.store.item_mut(index).marks.fetched = true;
+        self.store.touch(index).marks.fetched = true;
     }
 
     /// Stores a value.
@@ -216,7 +215,7 @@ impl<B: Buffer> Shard<B> {
             Mode::Add if found.is_none() => self.put(&key, found, update.facts, value),
             Mode::Replace if found.is_some() => self.put(&key, found, update.facts, value),
             Mode::Add => {
-                found.into_iter().for_each(|index| self.store.touch(index));
+                found.into_iter().for_each(|index| _ = self.store.touch(index));
                 Outcome::Refused
             }
             Mode::Replace => Outcome::Refused,

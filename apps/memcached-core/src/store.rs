@@ -48,6 +48,8 @@ pub struct Item<B> {
     pub used: u32,
     key_len: u8,
     pub marks: Marks,
+    /// Whether it was used since it came to its place among the others.
+    is_ahead: bool,
 }
 
 /// What the meta commands remember about an item.
@@ -75,6 +77,7 @@ impl<B> Default for Item<B> {
             used: 0,
             key_len: 0,
             marks: Marks::default(),
+            is_ahead: false,
         }
     }
 }
@@ -97,6 +100,12 @@ impl<B: Buffer> Item<B> {
                 &place[..filled]
             }
         }
+    }
+
+    /// The key, and the value behind it if it was copied, with how long the key is.
+    #[inline]
+    pub fn inline(&self) -> Option<(&[u8], usize)> {
+        matches!(self.kept, Kept::Inline).then(|| (&*self.head, usize::from(self.key_len)))
     }
 
     /// The value if it was copied, to be changed without changing its length.
@@ -221,6 +230,9 @@ impl<B: Buffer> Item<B> {
 /// Room for the start of a value: more than any number has digits.
 pub const START_LEN: usize = 32;
 
+/// Items that may be given their places before one goes.
+const AHEAD_MAX: usize = 32;
+
 /// Bytes an item costs in hash table and list.
 const LINKS: usize = 16;
 
@@ -281,6 +293,8 @@ pub struct Store<B> {
     /// Second of the flush to come.
     flush_at: u32,
     now: u32,
+    /// Whether items had to go in this second.
+    is_full: bool,
     /// Items ever stored.
     pub stored: u64,
     pub losses: Losses,
@@ -313,6 +327,7 @@ impl<B: Buffer> Store<B> {
             flushed_below: 0,
             flush_at: u32::MAX,
             now: 0,
+            is_full: false,
             stored: 0,
             losses: Losses::default(),
             classes: Classes::default(),
@@ -325,6 +340,7 @@ impl<B: Buffer> Store<B> {
 
     /// Tells the second. A clock that goes back is taken to stand still.
     pub fn set_now(&mut self, now: u32) {
+        self.is_full &= now <= self.now;
         self.now = self.now.max(now);
         if self.flush_at <= self.now {
             self.flush();
@@ -515,12 +531,21 @@ impl<B: Buffer> Store<B> {
         self.slots.get_mut(index)
     }
 
-    /// Marks an item as used now.
+    /// Marks an item as used now. While nothing has to go, items that are used again in the same second keep
+    /// their places until one of them is to go: to give each its place takes as long as to find it.
+    /// (memcached itself tells minutes apart.)
     #[inline]
-    pub fn touch(&mut self, index: Index) {
-        self.slots.touch(index);
+    pub fn touch(&mut self, index: Index) -> &mut Item<B> {
         let now = self.now;
-        self.slots.get_mut(index).used = now;
+        let item = self.slots.get_mut(index);
+        if item.used == now && !self.is_full {
+            item.is_ahead = true;
+            return self.slots.get_mut(index);
+        }
+        self.slots.touch(index);
+        let item = self.slots.get_mut(index);
+        (item.used, item.is_ahead) = (now, false);
+        item
     }
 
     /// A new id for an item that changes.
@@ -663,8 +688,22 @@ impl<B: Buffer> Store<B> {
         }
     }
 
+    /// Gives those their places who would be the next to go and were used since they came there: a few, so
+    /// that it never takes long.
+    fn put_ahead(&mut self) {
+        for _ in 0..AHEAD_MAX {
+            let Some(oldest) = self.slots.oldest() else { return };
+            if !core::mem::take(&mut self.slots.get_mut(oldest).is_ahead) {
+                return;
+            }
+            self.slots.touch(oldest);
+        }
+    }
+
     /// Removes the least recently used item, unless that is the one to `keep`; whether there was one.
     fn evict(&mut self, keep: Option<Index>) -> bool {
+        self.is_full = true;
+        self.put_ahead();
         let Some(oldest) = self.slots.oldest().filter(|&oldest| Some(oldest) != keep) else { return false };
         if self.is_dead(self.slots.get(oldest)) {
             self.reclaim(oldest);

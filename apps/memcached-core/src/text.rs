@@ -1,7 +1,7 @@
 //! The text protocol: one line a command, and a second one for a value.
 
-use crate::find::find;
-use crate::line::{LINE, Line, SHORT_KEY, SHORT_LINE};
+use crate::find::{find, find_blank};
+use crate::line::{LINE, Line, SHORT_KEY, SHORT_LINE, flags_and_len};
 use crate::meta;
 use crate::number;
 use crate::server::Server;
@@ -135,15 +135,15 @@ impl<'a> Iterator for Words<'a> {
 pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, Refusal> {
     // These two are most of all commands: they are told without comparing names.
     match line {
-        [b'g', b'e', b't', b' ', rest @ ..] => return get(Words::of(rest), false),
+        [b'g', b'e', b't', b' ', rest @ ..] => return read_get(Words::of(rest), false),
         [b's', b'e', b't', b' ', rest @ ..] => return update(Words::of(rest), Mode::Set),
         _ => {}
     }
     let mut words = Words::of(line);
     let command = words.next().unwrap_or_default();
     match command {
-        b"get" => get(words, false),
-        b"gets" => get(words, true),
+        b"get" => read_get(words, false),
+        b"gets" => read_get(words, true),
         b"gat" => get_and_touch(words, false),
         b"gats" => get_and_touch(words, true),
         b"set" => update(words, Mode::Set),
@@ -205,7 +205,7 @@ fn unknown(command: &[u8], words: Words<'_>) -> Refusal {
 }
 
 #[inline]
-fn get(keys: Words<'_>, cas: bool) -> Result<Request<'_>, Refusal> {
+fn read_get(keys: Words<'_>, cas: bool) -> Result<Request<'_>, Refusal> {
     check_keys(keys.clone())?;
     Ok(Request::Get { keys, cas, exptime: None })
 }
@@ -462,8 +462,81 @@ fn execute_other<B: Buffer, R: RawMutex>(
     true
 }
 
-/// Answers with the items of all keys that there are.
+/// The key of a `get` of one key, short and whole at the start of what a client sent, and how many bytes that
+/// command takes: what most commands are is told by one look. `None` says only that it has to be read.
 #[inline]
+pub(crate) fn lone_get(input: &[u8]) -> Option<(&[u8], usize)> {
+    let (name, rest) = input.split_first_chunk()?;
+    if name != b"get " {
+        return None;
+    }
+    let (key, end) = rest.split_at(find_blank(rest)?);
+    let is_lone = !key.is_empty() && end.first_chunk() == Some(b"\r\n");
+    is_lone.then_some((key, b"get \r\n".len() + key.len()))
+}
+
+/// Answers a `get` of one key.
+#[inline]
+pub(crate) fn get_one<B: Buffer, R: RawMutex>(server: &Server<B, R>, key: &[u8], sink: &mut impl Sink<B>) {
+    let any = get(server, key, Get::default(), sink);
+    end_get(any, sink);
+}
+
+/// What a `get` asks beyond the value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Get {
+    /// With ids.
+    cas: bool,
+    /// To set when the item expires.
+    exptime: Option<i64>,
+    /// Another item was answered before.
+    is_further: bool,
+}
+
+/// Answers with the item of one key, if there is one; whether there is.
+#[inline]
+fn get<B: Buffer, R: RawMutex>(
+    server: &Server<B, R>,
+    key: &[u8],
+    Get { cas, exptime, is_further }: Get,
+    sink: &mut impl Sink<B>,
+) -> bool {
+    let mut shard = server.shard(key);
+    let found = match exptime {
+        None => shard.fetch(key),
+        Some(exptime) => shard.fetch_and_touch(key, exptime),
+    };
+    server.tell_fetch(&shard, key, found);
+    let Some(index) = found else { return false };
+    let item = shard.item(index);
+    let cas = cas.then_some(item.cas);
+    // The end of the value before.
+    if is_further {
+        sink.copy(b"\r\n");
+    }
+    if cas.is_none() && send_at_once(item, sink) {
+        return true;
+    }
+    if key.len() <= SHORT_KEY {
+        announce::<SHORT_LINE, B>(key, item, cas, sink);
+    } else {
+        announce::<LINE, B>(key, item, cas, sink);
+    }
+    item.send(sink);
+    true
+}
+
+/// Ends the answer to a `get`.
+#[inline]
+fn end_get<B: Buffer>(any: bool, sink: &mut impl Sink<B>) {
+    match any {
+        true => sink.copy(b"\r\nEND\r\n"),
+        false => sink.copy(b"END\r\n"),
+    }
+}
+
+/// Answers with the items of all keys that there are.
+#[inline(never)]
 pub(crate) fn get_all<B: Buffer, R: RawMutex>(
     server: &Server<B, R>,
     keys: Words<'_>,
@@ -473,29 +546,40 @@ pub(crate) fn get_all<B: Buffer, R: RawMutex>(
 ) {
     let mut any = false;
     for key in keys {
-        let mut shard = server.shard(key);
-        let found = match exptime {
-            None => shard.fetch(key),
-            Some(exptime) => shard.fetch_and_touch(key, exptime),
-        };
-        server.tell_fetch(&shard, key, found);
-        let Some(index) = found else { continue };
-        let item = shard.item(index);
-        let cas = cas.then_some(item.cas);
-        // The end of the value before.
-        if any {
-            sink.copy(b"\r\n");
-        }
-        if key.len() <= SHORT_KEY {
-            announce::<SHORT_LINE, B>(key, item, cas, sink);
-        } else {
-            announce::<LINE, B>(key, item, cas, sink);
-        }
-        item.send(sink);
-        any = true;
+        any |= get(server, key, Get { cas, exptime, is_further: any }, sink);
     }
-    sink.copy(if any { b"\r\nEND\r\n" } else { b"END\r\n" });
+    end_get(any, sink);
 }
+
+/// Most bytes of a key that are copied without a loop.
+const KEY_PIECE: usize = 16;
+
+/// Sends an item whose value lies behind its key, and the line in front of it, as most are: put together
+/// where they are sent from. Whether it is one.
+#[inline]
+fn send_at_once<B: Buffer>(item: &Item<B>, sink: &mut impl Sink<B>) -> bool {
+    let Some((head, key_len)) = item.inline() else { return false };
+    let value = &head[key_len..];
+    let Some((numbers, numbers_len)) = flags_and_len(item.flags, value.len()) else { return false };
+    let Some(place) = sink.room(NAME.len() + head.len() + numbers_len) else { return false };
+    let (name, rest) = place.split_at_mut(NAME.len());
+    name.copy_from_slice(NAME);
+    // What is copied too much is written over: the value follows.
+    match (head.first_chunk::<KEY_PIECE>(), rest.first_chunk_mut()) {
+        (Some(from), Some(to)) if key_len <= KEY_PIECE => *to = *from,
+        _ => rest[..key_len].copy_from_slice(&head[..key_len]),
+    }
+    let rest = &mut rest[key_len..];
+    match rest.first_chunk_mut() {
+        Some(to) => *to = numbers,
+        None => rest[..numbers_len].copy_from_slice(&numbers[..numbers_len]),
+    }
+    rest[numbers_len..].copy_from_slice(value);
+    true
+}
+
+/// What a line in front of a value begins with.
+const NAME: &[u8; 6] = b"VALUE ";
 
 /// Sends the line in front of a value, put together in `ROOM` bytes.
 #[inline]
@@ -506,7 +590,7 @@ fn announce<const ROOM: usize, B: Buffer>(
     sink: &mut impl Sink<B>,
 ) {
     let mut line = Line::<ROOM>::new();
-    line.push(b"VALUE ");
+    line.push(NAME);
     line.push(key);
     line.push_number(b' ', u64::from(item.flags));
     line.push_number(b' ', item.len() as u64);

@@ -18,6 +18,19 @@ pub fn sum(bytes: &[u8]) -> u16 {
     u16::from_be(fold(total))
 }
 
+/// Whether the checksum in an IPv4 header without options is right.
+#[inline]
+pub fn is_header_good(header: &[u8; 20]) -> bool {
+    let (words, _) = header.as_chunks::<4>();
+    let total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    // Carries come back in either half, so that all ones are left if they are what it adds up to, in either
+    // byte order. A header is not all zeros.
+    let sum = total + (total >> 32);
+    let sum = sum as u32;
+    let sum = u64::from(sum & 0xffff) + u64::from(sum >> 16);
+    (sum & 0xffff) + (sum >> 16) == 0xffff
+}
+
 /// The sum of `head` and then `chain`, as if they were one piece; `head` has an even length.
 pub fn sum_chain<B: Buffer>(head: &[u8], chain: &[Slice<B>]) -> u16 {
     let mut is_odd = false;

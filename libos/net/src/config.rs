@@ -140,6 +140,12 @@ impl Config {
     pub fn is_ours(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|cidr| cidr.address == address)
     }
+
+    /// The same of an IPv4 address, which is looked for with each segment.
+    #[inline]
+    pub(crate) fn is_ours_v4(&self, address: Ipv4Addr) -> bool {
+        self.addresses.iter().any(|cidr| matches!(cidr.address, IpAddr::V4(ours) if ours == address))
+    }
 }
 
 /// An IPv6 address that means something on this link alone.

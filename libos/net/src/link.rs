@@ -81,6 +81,18 @@ impl<N: Nic> Link<N> {
     #[inline]
     pub fn send(&mut self, now: Instant) {
         let is_queued = self.has_room() && self.nic.transmit(&mut self.outgoing).is_ok();
+        self.note(now, is_queued);
+    }
+
+    /// The same with a short payload behind the headers, which is copied.
+    #[inline]
+    pub fn send_behind(&mut self, now: Instant, short: &[u8]) {
+        let is_queued = self.has_room() && self.nic.transmit_behind(&mut self.outgoing, short).is_ok();
+        self.note(now, is_queued);
+    }
+
+    #[inline]
+    fn note(&mut self, now: Instant, is_queued: bool) {
         // Of a packet that the device refuses it is left.
         if !self.outgoing.payload.is_empty() {
             self.outgoing.payload.clear();

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr, SocketAddrV4};
 use hashbrown::HashTable;
 use siphasher::sip::SipHasher24;
 
@@ -163,6 +163,27 @@ impl<T> Table<T> {
         let slot = self.slots.get_mut(index as usize)?;
         let id = FlowId { index, generation: slot.generation };
         slot.flow.as_mut().map(|(_, flow)| (id, flow))
+    }
+
+    /// The name of the flow over IPv4 of these addresses, ours first.
+    #[inline]
+    pub fn find_v4(&mut self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<FlowId> {
+        let place = (remote.ip().to_bits() ^ u32::from(remote.port())) as usize % HINTS;
+        let index = self.hints[place];
+        if let Some(Slot { generation, flow: Some((FourTuple { local: to, remote: from }, _)) }) =
+            self.slots.get(index as usize)
+            && let (SocketAddr::V4(to), SocketAddr::V4(from)) = (to, from)
+            && (*to, *from) == (local, remote)
+        {
+            return Some(FlowId { index, generation: *generation });
+        }
+        self.find_v4_hashed(local, remote)
+    }
+
+    #[inline(never)]
+    fn find_v4_hashed(&mut self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<FlowId> {
+        let tuple = FourTuple { local: local.into(), remote: remote.into() };
+        self.find_mut(&tuple).map(|(id, _)| id)
     }
 
     /// Adds a flow; `None` if the table is full or has these addresses already.

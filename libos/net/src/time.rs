@@ -33,6 +33,20 @@ impl Instant {
         !self.0.get()
     }
 
+    /// Nanoseconds from `earlier` to this point, or none if it is the later of the two. What each segment
+    /// needs is counted so: a [`Duration`] takes a division to make and a multiplication to read.
+    #[inline]
+    pub const fn nanos_since(self, earlier: Instant) -> u64 {
+        // What is left grows smaller.
+        earlier.0.get().saturating_sub(self.0.get())
+    }
+
+    /// The point so many nanoseconds later.
+    #[inline]
+    pub const fn plus_nanos(self, nanos: u64) -> Instant {
+        Instant::from_nanos(self.nanos().saturating_add(nanos))
+    }
+
     /// Microseconds since the start.
     #[inline]
     pub const fn micros(self) -> u64 {
@@ -91,7 +105,7 @@ impl Add<Duration> for Instant {
     fn add(self, delay: Duration) -> Instant {
         // Three centuries are as good as ever.
         let nanos = delay.as_secs().min(u64::MAX >> 31) * 1_000_000_000 + u64::from(delay.subsec_nanos());
-        Instant::from_nanos(self.nanos().saturating_add(nanos))
+        self.plus_nanos(nanos)
     }
 }
 
@@ -101,8 +115,7 @@ impl Sub for Instant {
     /// Zero if `earlier` is the later of the two.
     #[inline]
     fn sub(self, earlier: Instant) -> Duration {
-        // What is left grows smaller.
-        Duration::from_nanos(earlier.0.get().saturating_sub(self.0.get()))
+        Duration::from_nanos(self.nanos_since(earlier))
     }
 }
 
@@ -132,6 +145,8 @@ mod tests {
             prop_assert_eq!(first.cmp(&second), a.cmp(&b));
             prop_assert_eq!((first < second, first <= second, first > second), (a < b, a <= b, a > b));
             prop_assert_eq!(first - second, Duration::from_nanos(a.saturating_sub(b)));
+            prop_assert_eq!(first.nanos_since(second), a.saturating_sub(b));
+            prop_assert_eq!(first.plus_nanos(delay), first + Duration::from_nanos(delay));
             let later = first + Duration::from_nanos(delay);
             prop_assert_eq!(later.nanos(), a.saturating_add(delay).min(u64::MAX - 1));
             prop_assert_eq!(earliest([Some(first), None, Some(second)]).unwrap().nanos(), a.min(b));

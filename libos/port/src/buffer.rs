@@ -197,6 +197,14 @@ pub trait Sink<B: Buffer> {
     /// Sends bytes as they lie, by a handle of their own.
     fn share(&mut self, slice: Slice<B>);
 
+    /// Room for the next `len` bytes that are sent, each of which is to be written: less work than to copy
+    /// them piece by piece. Nothing where there is none: then nothing is sent, and they have to be copied.
+    #[inline]
+    fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        let _ = len;
+        None
+    }
+
     /// Whether it matters what the next request is about ([`Sink::asked`]).
     #[inline]
     fn tells_apart(&self) -> bool {
@@ -220,6 +228,11 @@ impl<B: Buffer, S: Sink<B> + ?Sized> Sink<B> for &mut S {
     #[inline]
     fn share(&mut self, slice: Slice<B>) {
         (**self).share(slice);
+    }
+
+    #[inline]
+    fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        (**self).room(len)
     }
 
     #[inline]

@@ -87,6 +87,12 @@ impl Head {
         true
     }
 
+    /// Whether so many bytes could be added.
+    #[inline]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        bytes <= HEAD_MAX - usize::from(self.len)
+    }
+
     /// All that it has room for, to be written.
     #[inline]
     pub fn storage_mut(&mut self) -> &mut [u8; HEAD_MAX] {
@@ -199,6 +205,20 @@ pub trait Nic: Buffers {
     /// # Errors
     /// [`RingFull`]; the frame is as it was.
     fn transmit(&mut self, frame: &mut Outgoing<Self::Buffer>) -> Result<(), RingFull>;
+
+    /// The same with `short` behind the head, which [has room](Head::has_room) for it. A driver may copy it
+    /// to where its device reads it; otherwise it is copied once more. If the ring is full, what the head has
+    /// is not known.
+    ///
+    /// # Errors
+    /// [`RingFull`].
+    ///
+    /// # Panics
+    /// If there is no room.
+    fn transmit_behind(&mut self, frame: &mut Outgoing<Self::Buffer>, short: &[u8]) -> Result<(), RingFull> {
+        assert!(frame.head.append(short), "{} bytes behind a head of {}", short.len(), frame.head.len());
+        self.transmit(frame)
+    }
 
     /// Tells the device about everything queued, unless it is looking anyway.
     fn kick(&mut self);

@@ -391,7 +391,9 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             client.tell(stack, activity);
             self.accounts.iter_mut().for_each(|accounts| accounts.charge(flow.index(), activity));
         }
-        let noted = (S::IS_TIMED && len > 0).then_some(Noted { arrived_ns, requests, len });
+        // Nobody hears of an answer where nobody measures.
+        let is_noted = S::IS_TIMED && len > 0 && stack.nic().is_measuring();
+        let noted = is_noted.then_some(Noted { arrived_ns, requests, len });
         // Nearly always the stack has room: nothing need wait in a queue of its own.
         if !client.is_closing && !client.has_unsent() {
             if let Some(whole) = self.reply.take_whole(stack.nic()) {

@@ -5,7 +5,7 @@ use crate::stopwatch::Stopwatch;
 use alloc::rc::Rc;
 use nom_net::{Answer, Observed};
 use nom_port::buffer::{Buffers, Slice, Trimmed, chain_len};
-use nom_port::nic::{Label, Nic, Outgoing, Properties, Received, RingFull};
+use nom_port::nic::{Label, Nic, Outgoing, Properties, Received, RingFull, Tag};
 use nom_port::world::Clock;
 use nom_service::OTHERS;
 
@@ -79,6 +79,26 @@ impl<N: Nic, C: Clock> Metered<N, C> {
     /// Frames so far.
     pub fn traffic(&self) -> Traffic {
         self.traffic
+    }
+
+    /// Whether somebody wants to know how long requests take.
+    #[inline]
+    pub(crate) fn is_measuring(&self) -> bool {
+        self.stopwatch.is_some()
+    }
+
+    /// A frame of so many bytes is queued.
+    #[inline]
+    fn sent(&mut self, bytes: usize, tag: Option<Tag>) {
+        self.traffic.sent_frames += 1;
+        self.traffic.sent_bytes += bytes as u64;
+        if let Some(payers) = &self.payers {
+            payers.frame_leaves(bytes as u64);
+        }
+        if let (Some(stopwatch), Some(tag)) = (&mut self.stopwatch, tag) {
+            let activity = self.payers.as_ref().map_or(OTHERS, |payers| payers.present());
+            stopwatch.queue(Answer::of(tag), activity);
+        }
     }
 
     /// Users are answered so many bytes.
@@ -177,15 +197,15 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
     fn transmit(&mut self, frame: &mut Outgoing<N::Buffer>) -> Result<(), RingFull> {
         let bytes = frame.len();
         self.nic.transmit(frame)?;
-        self.traffic.sent_frames += 1;
-        self.traffic.sent_bytes += bytes as u64;
-        if let Some(payers) = &self.payers {
-            payers.frame_leaves(bytes as u64);
-        }
-        if let (Some(stopwatch), Some(tag)) = (&mut self.stopwatch, frame.tag) {
-            let activity = self.payers.as_ref().map_or(OTHERS, |payers| payers.present());
-            stopwatch.queue(Answer::of(tag), activity);
-        }
+        self.sent(bytes, frame.tag);
+        Ok(())
+    }
+
+    #[inline]
+    fn transmit_behind(&mut self, frame: &mut Outgoing<N::Buffer>, short: &[u8]) -> Result<(), RingFull> {
+        let bytes = frame.len() + short.len();
+        self.nic.transmit_behind(frame, short)?;
+        self.sent(bytes, frame.tag);
         Ok(())
     }
 

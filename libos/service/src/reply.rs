@@ -53,12 +53,19 @@ struct Staging {
 impl Staging {
     #[inline]
     fn push(&mut self, bytes: &[u8]) {
-        let end = self.len + bytes.len();
+        self.add(bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// The next `len` bytes, to be written.
+    #[inline]
+    fn add(&mut self, len: usize) -> &mut [u8] {
+        let end = self.len + len;
         if end > self.room.len() {
             self.grow(end);
         }
-        self.room[self.len..end].copy_from_slice(bytes);
+        let place = &mut self.room[self.len..end];
         self.len = end;
+        place
     }
 
     #[cold]
@@ -279,6 +286,11 @@ impl<B: Buffer> Sink<B> for Reply<B> {
     #[inline]
     fn share(&mut self, slice: Slice<B>) {
         self.shared.push((self.copied.len, slice));
+    }
+
+    #[inline]
+    fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        Some(self.copied.add(len))
     }
 
     #[inline]

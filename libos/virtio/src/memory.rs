@@ -315,6 +315,15 @@ impl Slot {
         };
     }
 
+    /// All of it, to be written.
+    #[inline]
+    pub fn memory(&mut self) -> &mut [u8] {
+        // SAFETY: the bytes are the place, initialised (condition 1). No handle refers to it and no other
+        // slot does (condition 2), and this one is borrowed for as long as they are lent; what of it the
+        // device was lent it only reads, or the driver does not touch before it comes back (condition 3).
+        unsafe { core::slice::from_raw_parts_mut(self.0.data().as_ptr(), self.0.bytes as usize) }
+    }
+
     /// Copies what lies at `offset` into `target`: for tests and small answers of the device.
     ///
     /// # Panics

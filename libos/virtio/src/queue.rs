@@ -156,6 +156,18 @@ impl<T> Queue<T> {
         either!(self, queue => queue.push(chain, token))
     }
 
+    /// The same with a chain of one descriptor, as most are.
+    ///
+    /// # Errors
+    /// Gives the token back if no descriptor is free.
+    #[inline]
+    pub fn push_one(&mut self, descriptor: Descriptor, token: T) -> core::result::Result<(), T> {
+        match self {
+            Queue::Split(queue) => queue.push_one(descriptor, token),
+            Queue::Packed(queue) => queue.push(&[descriptor], token),
+        }
+    }
+
     /// Entry `index` of an indirect table in the queue's layout; the table is lent as
     /// [`Descriptor::indirect`].
     #[inline]

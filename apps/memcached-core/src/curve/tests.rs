@@ -56,7 +56,7 @@ fn ask(store: &mut Kept, number: usize) -> bool {
     let found = store.find(&key);
     store.looked_up(&key, found);
     match found {
-        Some(index) => store.touch(index),
+        Some(index) => _ = store.touch(index),
         None => {
             let value = vec![0; length(number)];
             store.put(&key, None, Facts::default(), Incoming::Copy(&value)).expect("it fits");

@@ -602,10 +602,12 @@ impl<N: Nic> Stack<N> {
                 && let Some(plain) = connection.emit_plain(&mut context)
             {
                 send_plain(&mut self.link, id, template, &plain, connection, self.now);
-                // All that was queued has gone: nearly always there is no more to say.
-                if !open.connection.is_quiet() {
+                // All that was queued has gone, with the acknowledgement, of a connection in which nothing is
+                // amiss.
+                if open.connection.is_probe_due {
                     continue;
                 }
+                debug_assert!(open.connection.is_quiet(), "a plain segment says all there is to say");
                 if let Some(first) = open.connection.first_deadline() {
                     open.look_at(id, first, &mut self.timers);
                 }
@@ -738,11 +740,14 @@ fn send_plain<N: Nic>(
     packet.segmentation = None;
     packet.tag = answers.map(Answer::tag);
     template.write(&mut packet.head, plain);
-    let is_copied = connection.peek(plain.seq, plain.len).is_some_and(|bytes| packet.head.append(bytes));
-    if !is_copied {
-        packet.payload = connection.cut(plain.seq, plain.len);
+    let short = connection.peek(plain.seq, plain.len).filter(|bytes| packet.head.has_room(bytes.len()));
+    match short {
+        Some(short) => link.send_behind(now, short),
+        None => {
+            packet.payload = connection.cut(plain.seq, plain.len);
+            link.send(now);
+        }
     }
-    link.send(now);
 }
 
 struct Extra {

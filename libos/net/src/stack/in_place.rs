@@ -121,11 +121,11 @@ impl<N: Nic> Stack<N> {
             && ETHERNET + total <= bytes.len()
             && IPV4 + whole <= total;
         let ip: &[u8; IPV4] = head[ETHERNET..].first_chunk()?;
-        if !is_plain || checksum::sum(ip) != 0xffff {
+        if !is_plain || !checksum::is_header_good(ip) {
             return None;
         }
         let (from, to) = (Ipv4Addr::from_bits(word(26)), Ipv4Addr::from_bits(word(30)));
-        if !is_answerable(from) || !self.config.is_ours(to.into()) {
+        if !is_answerable(from) || !self.config.is_ours_v4(to) {
             return None;
         }
         let (_, rest) = head.split_first_chunk::<6>()?;

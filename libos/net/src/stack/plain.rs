@@ -6,12 +6,11 @@ use super::stages::Located;
 use super::{Application, Stack};
 use crate::checksum;
 use crate::frame::{ETHERNET, IPV4, Mac, PLAIN_TCP4, protocol};
-use crate::table::FourTuple;
 use crate::tcp::connection::Context;
 use crate::tcp::plain::Plain;
 use crate::tcp::segment::{STAMPS, Timestamps};
 use crate::tcp::sequence::Seq;
-use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::net::{Ipv4Addr, SocketAddrV4};
 use core::ops::Range;
 use nom_port::nic::{Checksum, Nic, Received};
 
@@ -30,11 +29,11 @@ impl<N: Nic> Stack<N> {
         if received.checksum != Checksum::Good {
             return None;
         }
-        let (tuple, plain, payload) = glance(slice, self.link.properties.mac)?;
-        if !self.config.is_ours(tuple.local.ip()) {
+        let ((local, remote), plain, payload) = glance(slice, self.link.properties.mac)?;
+        if !self.config.is_ours_v4(*local.ip()) {
             return None;
         }
-        let (flow, _) = self.flows.find_mut(&tuple)?;
+        let flow = self.flows.find_v4(local, remote)?;
         Some(Located { flow, plain, payload })
     }
 
@@ -73,11 +72,11 @@ impl<N: Nic> Stack<N> {
     }
 }
 
-/// The addresses of a segment with no IP options, no TCP options but timestamps as nearly all stacks send
-/// them, and no control bits but ACK and PSH; what it says, and where its payload is. All but the transport
-/// checksum was looked at.
+/// The addresses, ours first, of a segment with no IP options, no TCP options but timestamps as nearly all
+/// stacks send them, and no control bits but ACK and PSH; what it says, and where its payload is. All but the
+/// transport checksum was looked at.
 #[inline(always)]
-fn glance(bytes: &[u8], mac: Mac) -> Option<(FourTuple, Plain, Range<usize>)> {
+fn glance(bytes: &[u8], mac: Mac) -> Option<((SocketAddrV4, SocketAddrV4), Plain, Range<usize>)> {
     let head: &[u8; PLAIN_TCP4] = bytes.first_chunk()?;
     let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -95,14 +94,13 @@ fn glance(bytes: &[u8], mac: Mac) -> Option<(FourTuple, Plain, Range<usize>)> {
         _ => return None,
     };
     let ip: &[u8; IPV4] = head[ETHERNET..].first_chunk()?;
-    if start > end || end > bytes.len() || checksum::sum(ip) != 0xffff {
+    if start > end || end > bytes.len() || !checksum::is_header_good(ip) {
         return None;
     }
     let local = SocketAddrV4::new(Ipv4Addr::from_bits(word(30)), half(36));
     let remote = SocketAddrV4::new(Ipv4Addr::from_bits(word(26)), half(34));
-    let tuple = FourTuple { local: SocketAddr::V4(local), remote: SocketAddr::V4(remote) };
     let (seq, ack, window) = (Seq(word(38)), Seq(word(42)), half(48));
-    Some((tuple, Plain { seq, ack, window, len: (end - start) as u32, stamps }, start..end))
+    Some(((local, remote), Plain { seq, ack, window, len: (end - start) as u32, stamps }, start..end))
 }
 
 /// The timestamps of a header that has nothing else, as RFC 7323 appendix A has them.
@@ -120,6 +118,7 @@ mod tests {
     use crate::tcp::segment::{Flags, Ports, Segment};
     use crate::template::Template;
     use alloc::vec::Vec;
+    use core::net::SocketAddr;
     use core::num::NonZeroU32;
     use nom_port::nic::Head;
     use proptest::prelude::*;
@@ -166,7 +165,7 @@ mod tests {
                 let sum = !checksum::sum(&bytes[ETHERNET..ETHERNET + IPV4]);
                 bytes[24..26].copy_from_slice(&sum.to_be_bytes());
             }
-            let Some((tuple, found, payload)) = glance(&bytes, MAC) else {
+            let Some(((local, remote), found, payload)) = glance(&bytes, MAC) else {
                 prop_assert!(change.is_some(), "what nobody changed is plain");
                 return Ok(());
             };
@@ -174,8 +173,8 @@ mod tests {
             let packet = Packet::parse_v4(&bytes).unwrap_or_else(|_| panic!("dropped"));
             let (ports, segment, header) = Segment::parse(&bytes[packet.start..], packet.len).unwrap();
             prop_assert_eq!(ethernet.to, MAC);
-            prop_assert_eq!(tuple.local, (packet.to, ports.to).into());
-            prop_assert_eq!(tuple.remote, (packet.from, ports.from).into());
+            prop_assert_eq!(SocketAddr::V4(local), (packet.to, ports.to).into());
+            prop_assert_eq!(SocketAddr::V4(remote), (packet.from, ports.from).into());
             prop_assert_eq!(Segment { flags: Flags::ACK, ..segment }, found.whole());
             prop_assert!(segment.flags.is_plain_ack());
             prop_assert_eq!(payload, packet.start + header..packet.start + packet.len);

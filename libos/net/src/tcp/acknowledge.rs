@@ -9,7 +9,6 @@ use super::sequence::Seq;
 use super::undo::Reduction;
 use crate::buffer::Buffer;
 use alloc::boxed::Box;
-use core::time::Duration;
 
 /// Duplicate acknowledgements that make a loss likely (RFC 5681 section 3.2).
 pub(super) const DUPLICATES: u32 = 3;
@@ -117,12 +116,12 @@ impl<B: Buffer> Connection<B> {
         if let Some((end, at)) = self.timed {
             if end.at_most(ack) {
                 self.timed = None;
-                self.rtt.sample(context.now - at);
+                self.rtt.sample_ns(context.now.nanos_since(at));
             }
         } else if let (Some(_), Some(stamps)) = (self.stamps, stamps) {
             let millis = self.stamp_clock(context.now).wrapping_sub(stamps.echo);
             if stamps.echo != 0 && millis < 60_000 {
-                self.rtt.sample(Duration::from_millis(u64::from(millis)));
+                self.rtt.sample_ns(u64::from(millis) * 1_000_000);
             }
         }
     }
@@ -157,7 +156,7 @@ impl<B: Buffer> Connection<B> {
     #[inline]
     fn restart_timer(&mut self, context: &Context<'_>) {
         let is_quiet = self.send.una == self.send.max;
-        self.deadlines.retransmit = (!is_quiet).then(|| context.now + self.rtt.timeout());
+        self.deadlines.retransmit = (!is_quiet).then(|| context.now.plus_nanos(self.rtt.timeout_ns()));
         self.schedule_tail(context.now);
     }
 

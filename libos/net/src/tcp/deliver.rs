@@ -23,7 +23,7 @@ impl<B: Buffer> Connection<B> {
             return;
         }
         if segment.len > 0 {
-            self.tune_window(context, segment);
+            self.tune_window(context, segment.options.timestamps);
             if segment.seq == self.receive.next {
                 self.take_in_order(context, segment.len, payload, effects);
             } else {

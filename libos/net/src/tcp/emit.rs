@@ -54,14 +54,14 @@ impl<B: Buffer> Connection<B> {
     /// Whether [`Connection::emit`] would surely find nothing: cheaper than to ask it.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        !self.receive.is_acknowledgement_due
+        self.send.next == self.send.end()
+            && !self.receive.is_acknowledgement_due
             && !self.is_probe_due
             && self.rare.refusal.is_none()
             && self.rare.point.is_none()
             && self.recovery.flight.lost() == 0
             && !self.recovery.rack.is_tail_due()
             && !self.send.is_closing
-            && self.send.next == self.send.end()
             && !matches!(self.state, State::SynSent | State::SynReceived)
     }
 
@@ -321,7 +321,7 @@ impl<B: Buffer> Connection<B> {
         self.send.next = end;
         self.send.max = self.send.max.max(end);
         let rtt = &self.rtt;
-        self.deadlines.retransmit.get_or_insert_with(|| Instant::from_nanos(now.nanos() + rtt.timeout_ns()));
+        self.deadlines.retransmit.get_or_insert_with(|| now.plus_nanos(rtt.timeout_ns()));
         self.schedule_tail(now);
         self.sent_at = now;
     }

@@ -38,7 +38,7 @@ impl<B: Buffer> Connection<B> {
     ) {
         self.state = State::Established;
         if let Some((_, at)) = self.timed.take() {
-            self.rtt.sample(context.now - at);
+            self.rtt.sample_ns(context.now.nanos_since(at));
         }
         self.retries = 0;
         self.deadlines.retransmit = None;

@@ -7,10 +7,9 @@
 //! may have half of it, and when all is taken every window shrinks and nobody is locked out.
 
 use super::connection::{Connection, Context, Settings};
-use super::segment::Segment;
+use super::segment::Timestamps;
 use crate::buffer::Buffer;
 use crate::time::Instant;
-use core::time::Duration;
 
 /// What the queues of all connections of a stack hold, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +64,7 @@ impl Tuning {
 }
 
 /// Timestamps tell round trips in milliseconds: a shorter round is not measured.
-const ROUND_MIN: Duration = Duration::from_millis(1);
+const ROUND_MIN_NS: u64 = 1_000_000;
 /// What is taken in a round trip, times this, is the window: a sender in slow start doubles while it is
 /// measured, and once more before it hears of it.
 const AHEAD: u32 = 4;
@@ -80,16 +79,16 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// Measures what the application took in a round trip, and lets the window grow by it.
-    pub fn tune_window(&mut self, context: &mut Context<'_>, segment: &Segment) {
+    pub fn tune_window(&mut self, context: &mut Context<'_>, stamps: Option<Timestamps>) {
         if context.now < self.receive.tuning.until {
             return;
         }
-        let round = self.round_trip(context.now, segment);
+        let round_ns = self.round_trip_ns(context.now, stamps);
         let tuning = &mut self.receive.tuning;
         let read = self.receive.next.0.wrapping_sub(tuning.unread);
         // In the first round nothing has begun.
         let taken = if tuning.round == 0 { 0 } else { read.wrapping_sub(tuning.round) };
-        (tuning.round, tuning.until) = (read, context.now + round);
+        (tuning.round, tuning.until) = (read, context.now.plus_nanos(round_ns));
         let wanted = taken.saturating_mul(AHEAD).min(context.settings.receive_window_max);
         if wanted > tuning.grown && taken < 1 << 31 {
             tuning.grown = wanted;
@@ -100,11 +99,11 @@ impl<B: Buffer> Connection<B> {
 
     /// A round trip as far as a receiver knows: that of the handshake, or, if the peer stamps what it sends,
     /// the age of what it echoes, which may be the peer's idleness and is not believed beyond all bounds.
-    fn round_trip(&self, now: Instant, segment: &Segment) -> Duration {
-        let known = self.rtt.smoothed().unwrap_or_default().max(ROUND_MIN);
-        let echo = segment.options.timestamps.filter(|stamps| self.stamps.is_some() && stamps.echo != 0);
+    fn round_trip_ns(&self, now: Instant, stamps: Option<Timestamps>) -> u64 {
+        let known = self.rtt.smoothed_ns().unwrap_or(0).max(ROUND_MIN_NS);
+        let echo = stamps.filter(|stamps| self.stamps.is_some() && stamps.echo != 0);
         let age = echo.map_or(0, |stamps| self.stamp_clock(now).wrapping_sub(stamps.echo));
-        known.max(Duration::from_millis(u64::from(age)).min(known * 8))
+        known.max((u64::from(age) * 1_000_000).min(known * 8))
     }
 
     /// The window that we want to give: what it grew to, less if the application wants less, has not read

@@ -67,7 +67,7 @@ impl<B: Buffer> Connection<B> {
         self.stop_probing();
         if segment.len > 0 {
             if context.now >= self.receive.tuning.until {
-                self.tune_window(context, &segment.whole());
+                self.tune_window(context, segment.stamps);
             }
             self.note_in_order(context, segment.len);
         }
@@ -120,8 +120,8 @@ impl<B: Buffer> Connection<B> {
         if !is_plain {
             return None;
         }
-        let silence = now - self.sent_at;
-        if flying == 0 && self.rtt.may_be_over(silence) && silence > self.rtt.timeout() {
+        let silence_ns = now.nanos_since(self.sent_at);
+        if flying == 0 && self.rtt.may_be_over(silence_ns) && silence_ns > self.rtt.timeout_ns() {
             return None;
         }
         let stamps =

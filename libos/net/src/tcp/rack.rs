@@ -41,7 +41,7 @@ impl Rack {
     pub fn take(&mut self, now: Instant, news: &News) {
         self.is_reordered |= news.is_reordered;
         let Some((at, end, is_again)) = news.newest else { return };
-        let rtt = u32::try_from((now - at).as_micros()).unwrap_or(u32::MAX);
+        let rtt = u32::try_from(now.nanos_since(at) / 1000).unwrap_or(u32::MAX);
         if is_again && rtt < self.rtt_min_us {
             // The answer to the first transmission, not to this one.
             return;
@@ -170,7 +170,7 @@ impl<B: Buffer> Connection<B> {
         let delay = if flight <= self.send.mss { PEER_DELAY } else { Duration::ZERO };
         // Counted as numbers: it is done for each segment.
         let after_ns = (2 * smoothed + delay.as_nanos() as u64).max(PROBE_MIN.as_nanos() as u64);
-        let due = Instant::from_nanos(now.nanos() + after_ns);
+        let due = now.plus_nanos(after_ns);
         self.deadlines.loss = self.deadlines.retransmit.filter(|timeout| due < *timeout).map(|_| due);
     }
 

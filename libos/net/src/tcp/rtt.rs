@@ -29,8 +29,14 @@ impl Rtt {
     /// end): what merely arrived may be the answer to the first of several attempts, all of them too early.
     #[inline]
     pub fn sample(&mut self, rtt: Duration) {
+        self.sample_ns(nanos(rtt));
+    }
+
+    /// The same in nanoseconds.
+    #[inline]
+    pub fn sample_ns(&mut self, rtt: u64) {
         self.backoff = 0;
-        let rtt = nanos(rtt);
+        let rtt = rtt.min(MAX);
         self.estimate = Some(match self.estimate {
             None => first(rtt),
             Some((smooth, variation)) => {
@@ -80,10 +86,10 @@ impl Rtt {
         (base.max(self.min()).min(MAX) << self.backoff).min(MAX)
     }
 
-    /// Whether so long may be longer than the timeout: cheaper than to ask how long that is.
+    /// Whether so many nanoseconds may be longer than the timeout: cheaper than to ask how long that is.
     #[inline]
-    pub fn may_be_over(&self, time: Duration) -> bool {
-        nanos(time) > self.min()
+    pub fn may_be_over(&self, nanos: u64) -> bool {
+        nanos > self.min()
     }
 
     #[inline]

@@ -94,7 +94,8 @@ impl Runs {
     #[inline]
     pub fn push_back(&mut self, run: Run) {
         match self {
-            Runs::None => *self = Runs::One(run),
+            // There is nothing to drop: neither here nor below need be asked.
+            Runs::None => core::mem::forget(core::mem::replace(self, Runs::One(run))),
             _ => self.many().push_back(run),
         }
     }
@@ -109,7 +110,11 @@ impl Runs {
     /// Forgets all, with the memory that several took.
     #[inline]
     pub fn clear(&mut self) {
-        *self = Runs::None;
+        match self {
+            Runs::None => {}
+            Runs::One(_) => core::mem::forget(core::mem::take(self)),
+            Runs::Many(_) => *self = Runs::None,
+        }
     }
 
     pub fn insert(&mut self, index: usize, run: Run) {

@@ -264,7 +264,16 @@ impl<R: Registers, D: Dma, C: Clock> Nic for QueuePair<R, D, C> {
 
     #[inline]
     fn transmit(&mut self, frame: &mut Outgoing<DmaBuffer>) -> core::result::Result<(), RingFull> {
-        self.transmitter.push(frame, &mut self.pool, &mut self.counters)
+        self.transmitter.push(frame, &[], &mut self.pool, &mut self.counters)
+    }
+
+    #[inline]
+    fn transmit_behind(
+        &mut self,
+        frame: &mut Outgoing<DmaBuffer>,
+        short: &[u8],
+    ) -> core::result::Result<(), RingFull> {
+        self.transmitter.push(frame, short, &mut self.pool, &mut self.counters)
     }
 
     #[inline]

@@ -191,7 +191,7 @@ impl Receiver {
     fn lend<D: Dma>(&mut self, pool: &mut Pool<D>) -> bool {
         let Some(slot) = pool.take_to_receive(self.buffer_bytes) else { return false };
         let descriptor = Descriptor::writable(slot.bus(), slot.bytes());
-        self.lane.queue.push(&[descriptor], slot).is_ok()
+        self.lane.queue.push_one(descriptor, slot).is_ok()
     }
 
     /// Asks for an interrupt at the next frame; `false`, and nothing asked, if there is one already, or if

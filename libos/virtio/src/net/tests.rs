@@ -6,7 +6,9 @@ mod mmio;
 use super::*;
 use crate::memory::DmaBuffer;
 use nom_port::buffer::{Buffers as _, Chain, Slice};
-use nom_port::nic::{Checksum, Head, Nic, Outgoing, PartialChecksum, RingFull, Segmentation, gather};
+use nom_port::nic::{
+    Checksum, HEAD_MAX, Head, Nic, Outgoing, PartialChecksum, RingFull, Segmentation, gather,
+};
 use nom_port::world::Clock;
 use nom_virtio_fake::{ALL_FEATURES, FakeFunction, FakeMemory, FakeOptions, FakeRegisters};
 use proptest::prelude::*;
@@ -229,6 +231,19 @@ fn frames_are_sent() {
         }
         let counters = pair.counters();
         assert_eq!((counters.sent_frames, counters.kicks + counters.kicks_suppressed), (6, 6));
+    }
+}
+
+#[test]
+fn what_is_short_is_sent_behind_the_headers() {
+    for Bench { function, mut pair, .. } in benches() {
+        for len in [0, 1, 30, 100, HEAD_MAX - 54] {
+            let mut made = outgoing(&mut pair, &frame(1, 54), &[]);
+            assert!(pair.transmit_behind(&mut made, &frame(2, len)).is_ok());
+            pair.kick();
+            let expected = [vec![0; 12], frame(1, 54), frame(2, len)].concat();
+            assert_eq!(function.sent(0), [expected], "{len} bytes");
+        }
     }
 }
 

@@ -15,9 +15,9 @@ use nom_port::nic::{HEAD_MAX, Offloads, Outgoing, RingFull, gather};
 /// Where a frame's first byte lies in its header slot: aligned, with the device's header right in front.
 const FRAME_AT: usize = 16;
 const HEADER_AT: usize = FRAME_AT - header::BYTES;
-/// Heads are copied by so many bytes, for which the compiler needs no loop, and then the rest.
-const HEAD_PIECE: usize = 64;
-const HEAD_REST: usize = HEAD_MAX % HEAD_PIECE;
+/// Heads are copied by so many bytes, for which the compiler needs no loop.
+const HEAD_PIECE: usize = 48;
+const _: () = assert!(HEAD_MAX.is_multiple_of(HEAD_PIECE), "all of a head is copied by pieces");
 /// Bytes of a header slot.
 const SLOT_BYTES: usize = FRAME_AT + HEAD_MAX;
 /// Descriptors that every frame may take: the headers and one slice, or a table of all.
@@ -83,16 +83,16 @@ impl Transmitter {
         room
     }
 
-    /// As `Nic::transmit`, but that the frame stays where it is: `false` if the ring is full, and else its
-    /// payload is taken.
+    /// As `Nic::transmit_behind`, with nothing as `Nic::transmit`.
     #[inline]
     pub(super) fn push<D: Dma>(
         &mut self,
         frame: &mut Frame,
+        short: &[u8],
         pool: &mut Pool<D>,
         counters: &mut Counters,
     ) -> core::result::Result<(), RingFull> {
-        let bytes = frame.len();
+        let bytes = frame.len() + short.len();
         if bytes == 0 || bytes > FRAME_MAX {
             counters.refused_length += 1;
             return Ok(());
@@ -101,7 +101,7 @@ impl Transmitter {
             counters.refused_offload += 1;
             return Ok(());
         }
-        if !self.lend(frame, pool, counters) {
+        if !self.lend(frame, short, pool, counters) {
             self.is_blocked = true;
             counters.ring_full += 1;
             return Err(RingFull);
@@ -124,22 +124,30 @@ impl Transmitter {
 
     /// Lends a frame to the device; `false` if there are too few descriptors.
     #[inline]
-    fn lend<D: Dma>(&mut self, frame: &mut Frame, pool: &mut Pool<D>, counters: &mut Counters) -> bool {
+    fn lend<D: Dma>(
+        &mut self,
+        frame: &mut Frame,
+        short: &[u8],
+        pool: &mut Pool<D>,
+        counters: &mut Counters,
+    ) -> bool {
         if self.lane.queue.free() < DESCRIPTORS {
             self.reclaim();
         }
         let Some(id) = self.lane.queue.next_id() else { return false };
-        let head = self.write_head(id, frame);
+        let head = self.write_head(id, frame, short);
         // Short payloads were copied behind the headers.
         if frame.payload.is_empty() {
-            return self.give(&[head], frame, None);
+            return self.lane.queue.push_one(head, Sent::Bare).is_ok();
         }
         // Nearly all others are in one piece.
         if let [slice] = &frame.payload[..]
             && !slice.is_empty()
+            && self.lane.queue.free() >= DESCRIPTORS
         {
             let slice = readable(slice);
-            return self.give(&[head, slice], frame, None);
+            let sent = frame.payload.pop().map(|slice| Sent::Whole { _payload: slice.into_buffer() });
+            return self.lane.queue.push(&[head, slice], sent.expect("there is one")).is_ok();
         }
         let (count, first) = (slices(frame).count(), slices(frame).next().map(readable));
         match first {
@@ -149,25 +157,22 @@ impl Transmitter {
         }
     }
 
-    /// Writes the headers of chain `id`.
+    /// Writes the headers of chain `id`, and what stands behind them.
     #[inline]
-    fn write_head(&mut self, id: u16, frame: &Frame) -> Descriptor {
+    fn write_head(&mut self, id: u16, frame: &Frame, short: &[u8]) -> Descriptor {
         let slot = &mut self.heads[usize::from(id)];
-        slot.write(HEADER_AT, &header::outgoing(frame.checksum, frame.segmentation, frame.head.len()));
+        let len = frame.head.len();
+        let place: &mut [u8; SLOT_BYTES] = slot.memory().first_chunk_mut().expect("a slot of that size");
+        let header = header::outgoing(frame.checksum, frame.segmentation, len);
+        place[HEADER_AT..FRAME_AT].copy_from_slice(&header);
         // Whatever is behind the head is not sent.
-        let (len, storage) = (frame.head.len(), frame.head.storage());
-        let (pieces, _) = storage.as_chunks::<HEAD_PIECE>();
-        for (index, piece) in pieces.iter().enumerate() {
-            if index * HEAD_PIECE < len {
-                slot.write(FRAME_AT + index * HEAD_PIECE, piece);
-            }
+        let (from, _) = frame.head.storage().as_chunks::<HEAD_PIECE>();
+        let (to, _) = place[FRAME_AT..].as_chunks_mut::<HEAD_PIECE>();
+        for (to, from) in to.iter_mut().zip(from).take(len.div_ceil(HEAD_PIECE)) {
+            *to = *from;
         }
-        if let Some(rest) = storage.last_chunk::<HEAD_REST>()
-            && len > HEAD_MAX - HEAD_REST
-        {
-            slot.write(FRAME_AT + HEAD_MAX - HEAD_REST, rest);
-        }
-        Descriptor::readable(slot.bus() + HEADER_AT as u64, (header::BYTES + frame.head.len()) as u32)
+        place[FRAME_AT + len..][..short.len()].copy_from_slice(short);
+        Descriptor::readable(slot.bus() + HEADER_AT as u64, (header::BYTES + len + short.len()) as u32)
     }
 
     /// Lends a frame of `count` descriptors: in a table if the device reads tables, and copied together if

@@ -25,7 +25,8 @@ impl<T> Chains<T> {
     /// Notes that chain `id` was lent. It must not be already.
     #[inline]
     pub(super) fn lend(&mut self, id: u16, token: T, descriptors: u16) {
-        self.lent[usize::from(id)] = Some(Chain { token, descriptors });
+        // None is there, so none need be dropped.
+        core::mem::forget(self.lent[usize::from(id)].replace(Chain { token, descriptors }));
     }
 
     /// Takes back the chain that the device calls `id`, with its number of descriptors; `None` if that is

@@ -131,6 +131,25 @@ impl<T> Split<T> {
         Ok(())
     }
 
+    /// The same with a chain of one descriptor.
+    #[inline]
+    pub(super) fn push_one(&mut self, descriptor: Descriptor, token: T) -> Result<(), T> {
+        if self.free == 0 {
+            return Err(token);
+        }
+        let head = self.first_free;
+        let [first, second] = &self.table[usize::from(head)];
+        let next = self.next[usize::from(head)];
+        first.store(descriptor.bus, Relaxed);
+        second.store(second_word(descriptor, false, next), Relaxed);
+        self.first_free = next;
+        self.free -= 1;
+        self.available[RING + self.slot(self.pushed)].store(head, Relaxed);
+        self.pushed = self.pushed.wrapping_add(1);
+        self.chains.lend(head, token, 1);
+        Ok(())
+    }
+
     pub(super) fn table_entry(
         &self,
         descriptor: Descriptor,
