@@ -351,6 +351,23 @@ static void job(const char *what, int (*act)(void), int out) {
 	tcsetpgrp(0, getpgrp());
 }
 
+/* Requests of before POSIX, of half as many flags. */
+static void old_requests(void) {
+	int end, other;
+	struct termio old, again;
+	struct termios modes;
+	openpty(&other, &end, NULL, NULL, NULL);
+	say("TCGETA", ioctl(end, TCGETA, &old));
+	printf("= %x %x %x %x %d %d\n", old.c_iflag, old.c_oflag, old.c_cflag, old.c_lflag, old.c_line, old.c_cc[VINTR]);
+	old.c_lflag &= ~ECHO, old.c_cc[VINTR] = 7;
+	say("TCSETAW", ioctl(end, TCSETAW, &old));
+	say("TCGETA", ioctl(end, TCGETA, &again));
+	tcgetattr(end, &modes);
+	printf("= %x %x %d %d\n", again.c_lflag, modes.c_lflag, again.c_cc[VINTR], modes.c_cc[VINTR]);
+	say("TCSETA to nowhere", ioctl(end, TCSETA, NULL));
+	close(end), close(other);
+}
+
 static void jobs(void) {
 	int out = dup(1);
 	pid_t shell = forkpty(&master, NULL, NULL, NULL);
@@ -379,6 +396,7 @@ int main(void) {
 	modes();
 	signals();
 	hang_ups();
+	old_requests();
 	jobs();
 	return 0;
 }

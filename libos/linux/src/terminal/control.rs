@@ -19,6 +19,9 @@ pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd<'_>) -> Option<Result<u6
         request::TCSETS,
         request::TCSETSW,
         request::TCSETSF,
+        request::TCSETA,
+        request::TCSETAW,
+        request::TCSETAF,
         request::TCFLSH,
         request::TCXONC,
         request::TCSBRK,
@@ -40,6 +43,13 @@ pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd<'_>) -> Option<Result<u6
         request::TCSETS | request::TCSETSW | request::TCSETSF => {
             memory.read_value(argument).map(|modes| terminal.set_modes(modes, asked == request::TCSETSF))
         }
+        request::TCGETA => memory.write_value(argument, &terminal.discipline.borrow().modes().old()),
+        request::TCSETA | request::TCSETAW | request::TCSETAF => memory.read_value(argument).map(|old| {
+            let modes = terminal.discipline.borrow().modes().with_old(&old);
+            terminal.set_modes(modes, asked == request::TCSETAF);
+        }),
+        // Which flags nobody may change: none.
+        request::TIOCGLCKTRMIOS => memory.write_value(argument, &[0_u8; size_of::<TerminalModes>()]),
         request::TIOCGWINSZ => memory.write_value(argument, &terminal.window.get()),
         request::TIOCSWINSZ => memory.read_value(argument).map(|window| terminal.set_window(window)),
         request::TCFLSH => terminal.flush(argument as u32),
