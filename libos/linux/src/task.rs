@@ -34,7 +34,7 @@ pub(crate) const STACK_BYTES: usize = 128 << 10;
 const SYSCALL_BYTES: u64 = 2;
 
 /// The exception of who may not do something, and the bit of its code that says that this is to raise another
-/// exception (Intel SDM 3A, 6.13). Which one stands above it, but not where QEMU's translator shifts it twice.
+/// exception (Intel SDM 3A, 6.13). Which one stands above it, which QEMU's translator shifts once too often.
 const GENERAL_PROTECTION: u64 = 13;
 const OF_GATE: u64 = 2;
 
