@@ -310,11 +310,93 @@ static void hang_ups(void) {
 	say("ends by", WIFSIGNALED(status) ? WTERMSIG(status) : -1);
 }
 
+static int reads(void) {
+	char byte;
+	return read(0, &byte, 1) == 1 ? byte : 200 + errno;
+}
+
+static int reads_deaf(void) {
+	signal(SIGTTIN, SIG_IGN);
+	return reads();
+}
+
+static int writes(void) {
+	return write(1, "w", 1) == 1 ? 1 : 200 + errno;
+}
+
+static int takes_it(void) {
+	return tcsetpgrp(0, getpgrp()) == 0 ? 1 : 200 + errno;
+}
+
+/* As a shell does with a job that begins in the background, and is then given the terminal. */
+static void job(const char *what, int (*act)(void), int out) {
+	int status = 0;
+	pid_t child = fork();
+	if (child == 0) {
+		signal(SIGTTOU, SIG_DFL);
+		setpgid(0, 0);
+		_exit(act());
+	}
+	setpgid(child, child);
+	waitpid(child, &status, WUNTRACED);
+	if (!WIFSTOPPED(status)) {
+		dprintf(out, "= %s in the background: %d\n", what, WEXITSTATUS(status));
+		return;
+	}
+	tcsetpgrp(0, child);
+	kill(-child, SIGCONT);
+	dprintf(out, "= %s in the background: stopped by %d\n", what, WSTOPSIG(status));
+	waitpid(child, &status, 0);
+	dprintf(out, "= and then: %d\n", WEXITSTATUS(status));
+	tcsetpgrp(0, getpgrp());
+}
+
+/* Requests of before POSIX, of half as many flags. */
+static void old_requests(void) {
+	int end, other;
+	struct termio old, again;
+	struct termios modes;
+	openpty(&other, &end, NULL, NULL, NULL);
+	say("TCGETA", ioctl(end, TCGETA, &old));
+	printf("= %x %x %x %x %d %d\n", old.c_iflag, old.c_oflag, old.c_cflag, old.c_lflag, old.c_line, old.c_cc[VINTR]);
+	old.c_lflag &= ~ECHO, old.c_cc[VINTR] = 7;
+	say("TCSETAW", ioctl(end, TCSETAW, &old));
+	say("TCGETA", ioctl(end, TCGETA, &again));
+	tcgetattr(end, &modes);
+	printf("= %x %x %d %d\n", again.c_lflag, modes.c_lflag, again.c_cc[VINTR], modes.c_cc[VINTR]);
+	say("TCSETA to nowhere", ioctl(end, TCSETA, NULL));
+	close(end), close(other);
+}
+
+static void jobs(void) {
+	int out = dup(1);
+	pid_t shell = forkpty(&master, NULL, NULL, NULL);
+	if (shell == 0) {
+		struct termios modes;
+		signal(SIGTTOU, SIG_IGN);
+		job("who reads", reads, out);
+		job("who reads and ignores that", reads_deaf, out);
+		job("who writes", writes, out);
+		tcgetattr(0, &modes);
+		modes.c_lflag |= TOSTOP;
+		tcsetattr(0, TCSANOW, &modes);
+		job("who writes and may not", writes, out);
+		job("who takes it", takes_it, out);
+		_exit(0);
+	}
+	types("x\n");
+	waitpid(shell, NULL, 0);
+	close(master);
+	close(out);
+}
+
 int main(void) {
 	opening();
 	lines();
 	modes();
 	signals();
 	hang_ups();
+	old_requests();
+	jobs();
 	return 0;
 }

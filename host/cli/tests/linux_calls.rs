@@ -147,6 +147,12 @@ fn terminals_say_what_linux_says() {
     compare("terminals", 110);
 }
 
+/// Queues of messages, semaphores, signals with values, policies of the scheduler, users that come back.
+#[test]
+fn exchanges_say_what_linux_says() {
+    compare("exchanges", 120);
+}
+
 /// Processes that make no call share the processor, are told of signals, and keep every register.
 #[test]
 fn who_makes_no_call_is_interrupted_and_notices_nothing() {

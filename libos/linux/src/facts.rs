@@ -2,6 +2,7 @@
 //!
 //! The tree of files asks while it is lent to somebody, so nothing here may ask the tree.
 
+use crate::calls::identities::Identities;
 use crate::calls::system::{PROCESSORS, memory_bytes};
 use crate::descriptors::Descriptors;
 use crate::family::ProcessFamily;
@@ -156,7 +157,8 @@ fn strings(strings: &[Vec<u8>]) -> Vec<u8> {
 
 fn facts(process: &Process) -> ProcessFacts {
     let view = process.view.borrow();
-    let (user, group) = (view.credentials.user, view.credentials.group);
+    let (users, owned) = (view.users(), view.groups());
+    let all = |of: Identities| [of.real, of.effective, of.saved, of.effective];
     let tasks = process.tasks();
     // What wakes its waits is not known to all: whoever asks of itself runs.
     let state = match (process.has_ended(), process.stops.is_stopped()) {
@@ -173,8 +175,8 @@ fn facts(process: &Process) -> ProcessFacts {
         parent: process.parent(),
         group: process.group.get(),
         session: process.session.get(),
-        users: [user; 4],
-        user_groups: [group; 4],
+        users: all(users),
+        user_groups: all(owned),
         groups: view.credentials.groups.clone(),
         threads: tasks.iter().map(|task| task.id).collect(),
         virtual_bytes,

@@ -1,6 +1,7 @@
 //! What all processes of the application share.
 
 use crate::buffers::CallBuffers;
+use crate::calls::identities::Identities;
 use crate::futex::Futexes;
 use crate::heaps::JavaHeaps;
 use crate::load::LoadError;
@@ -81,6 +82,11 @@ pub struct ProcessFamily {
     pub(crate) locks: Rc<crate::descriptors::locks::FileLocks>,
     /// What processes have mapped shared of files.
     pub(crate) mapped: Rc<crate::descriptors::mapped::MappedFiles>,
+    /// Queues of messages that have names.
+    pub(crate) queues: crate::descriptors::queue::MessageQueues,
+    /// Semaphores and messages of System V.
+    pub(crate) semaphores: crate::calls::semaphores::SemaphoreSets,
+    pub(crate) mailboxes: crate::calls::mailboxes::Mailboxes,
     /// Segments of shared memory.
     pub(crate) segments: crate::calls::segments::Segments,
     /// Buffers of calls.
@@ -126,6 +132,9 @@ impl ProcessFamily {
             terminals: Default::default(),
             locks: Rc::default(),
             mapped: Rc::default(),
+            queues: Default::default(),
+            semaphores: Default::default(),
+            mailboxes: Default::default(),
             segments: Default::default(),
             buffers: Rc::default(),
             vdso: VdsoImage::new(),
@@ -149,7 +158,8 @@ impl ProcessFamily {
             .map_err(|errno| LoadError::File(begin.directory.to_vec(), errno))?;
         {
             let mut view = process.view.borrow_mut();
-            (view.credentials.user, view.credentials.group) = begin.user;
+            view.set_users(Identities::all(begin.user.0));
+            view.set_groups(Identities::all(begin.user.1));
         }
         let loaded = crate::load::load(&process, process.id, path, begin.arguments, begin.environment)?;
         process.become_program(&loaded);

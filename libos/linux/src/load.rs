@@ -291,7 +291,8 @@ fn auxiliary(
     /// Programs may use RDFSBASE and its like.
     const HWCAP2_FSGSBASE: u64 = 1 << 1;
     let view = process.view.borrow();
-    let (user, group) = (view.credentials.user.into(), view.credentials.group.into());
+    let (users, groups) = (view.users(), view.groups());
+    let is_secure = users.real != users.effective || groups.real != groups.effective;
     let random: Vec<u8> = (0..2).flat_map(|_| process.family.random(u64::MAX).to_le_bytes()).collect();
     vec![
         (at::AT_PHDR, Word(program.table.map_or(0, |table| base + table))),
@@ -301,11 +302,11 @@ fn auxiliary(
         (at::AT_BASE, Word(interpreter.unwrap_or(0))),
         (at::AT_FLAGS, Word(0)),
         (at::AT_ENTRY, Word(base + program.entry)),
-        (at::AT_UID, Word(user)),
-        (at::AT_EUID, Word(user)),
-        (at::AT_GID, Word(group)),
-        (at::AT_EGID, Word(group)),
-        (at::AT_SECURE, Word(0)),
+        (at::AT_UID, Word(users.real.into())),
+        (at::AT_EUID, Word(users.effective.into())),
+        (at::AT_GID, Word(groups.real.into())),
+        (at::AT_EGID, Word(groups.effective.into())),
+        (at::AT_SECURE, Word(is_secure.into())),
         (at::AT_CLKTCK, Word(100)),
         (at::AT_HWCAP, Word(core::arch::x86_64::__cpuid(1).edx.into())),
         (at::AT_HWCAP2, Word(HWCAP2_FSGSBASE)),

@@ -61,6 +61,8 @@ impl Exit {
 #[derive(Debug)]
 pub struct OwnMemory {
     memory: ProcessMemory,
+    /// Whether mlockall(2) was called for it.
+    pub(crate) is_locked: Cell<bool>,
 }
 
 impl core::ops::Deref for OwnMemory {
@@ -74,13 +76,13 @@ impl OwnMemory {
     /// None yet, in an address space of its own, if there is memory for that.
     pub(crate) fn new(family: &ProcessFamily) -> Option<Rc<OwnMemory>> {
         let memory = ProcessMemory::new(family.spaces.create()?, PLACE);
-        Some(Rc::new(OwnMemory { memory }))
+        Some(Rc::new(OwnMemory { memory, is_locked: Cell::new(false) }))
     }
 
     /// A copy, in an address space of its own.
     pub(crate) fn duplicate(&self) -> Result<Rc<OwnMemory>, Errno> {
         let memory = self.memory.duplicate()?;
-        Ok(Rc::new(OwnMemory { memory }))
+        Ok(Rc::new(OwnMemory { memory, is_locked: Cell::new(false) }))
     }
 }
 
@@ -89,6 +91,10 @@ impl OwnMemory {
 pub struct View {
     /// Its rights.
     pub credentials: Credentials,
+    /// The real and the saved user, beside the effective one.
+    pub(crate) other_users: (u32, u32),
+    /// The real and the saved group.
+    pub(crate) other_groups: (u32, u32),
     /// Where absolute paths begin.
     pub root: NodeId,
     /// Where others begin.
@@ -159,6 +165,8 @@ pub struct Process {
     pub(crate) niceness: Cell<i32>,
     /// Its limits.
     pub(crate) limits: RefCell<Limits>,
+    /// How often its limits of processor time were set.
+    pub(crate) time_limits_set: Cell<u64>,
 }
 
 impl fmt::Debug for Process {
@@ -172,7 +180,14 @@ impl Process {
     pub(crate) fn first(family: &Rc<ProcessFamily>) -> Option<Rc<Process>> {
         let id = family.take_id();
         let root = family.vfs.borrow().root();
-        let view = View { credentials: Credentials::default(), root, directory: root, umask: 0o022 };
+        let view = View {
+            credentials: Credentials::default(),
+            other_users: (0, 0),
+            other_groups: (0, 0),
+            root,
+            directory: root,
+            umask: 0o022,
+        };
         let memory = OwnMemory::new(family)?;
         let process = Rc::new(Process {
             id,
@@ -201,6 +216,7 @@ impl Process {
             program: RefCell::default(),
             niceness: Cell::new(0),
             limits: RefCell::default(),
+            time_limits_set: Cell::new(0),
         });
         family.add(process.clone());
         Some(process)
@@ -236,8 +252,10 @@ impl Process {
             program: self.program.clone(),
             niceness: self.niceness.clone(),
             limits: self.limits.clone(),
+            time_limits_set: Cell::new(0),
         });
         self.family.add(process.clone());
+        crate::calls::limits::watch_processor_time(&process);
         process
     }
 
@@ -257,7 +275,7 @@ impl Process {
         self.parent.get()
     }
 
-    /// The user that it runs as.
+    /// The user whose rights it has.
     pub fn user(&self) -> u32 {
         self.view.borrow().credentials.user
     }
@@ -320,6 +338,11 @@ impl Process {
         let before = self.program.replace(loaded.program.clone());
         drop(before);
         self.actions.borrow_mut().forget_handlers();
+        {
+            // Who it may be again is who it is now (credentials(7)).
+            let mut view = self.view.borrow_mut();
+            (view.other_users.1, view.other_groups.1) = (view.credentials.user, view.credentials.group);
+        }
         self.forget_timers();
         let descriptors = self.descriptors.borrow().clone();
         descriptors.close_on_exec();
@@ -376,6 +399,7 @@ impl Process {
         self.interval_timers.stop();
         self.forget_timers();
         self.descriptors.borrow().close_all();
+        self.family.semaphores.undo_of(self);
         if self.has_own_memory.get() {
             self.memory().clear();
         }

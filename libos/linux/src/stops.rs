@@ -136,7 +136,7 @@ impl Process {
 
     /// Whether nobody in its session and outside of its group has a child in that (setpgid(2), "orphaned
     /// process group").
-    fn is_orphaned(&self) -> bool {
+    pub(crate) fn is_orphaned(&self) -> bool {
         let group = self.group.get();
         let has_keeper = |member: &Process| {
             let parent = self.family.process(member.parent());

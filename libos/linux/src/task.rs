@@ -2,6 +2,7 @@
 //! that, looks for signals, and goes on.
 
 use crate::call::{BrokenOff, Call, Resumed};
+use crate::calls::scheduling::Scheduling;
 use crate::family::ProcessFamily;
 use crate::futex::{FutexKey, FutexWaiter};
 use crate::memory::{Bad, Touch};
@@ -32,6 +33,11 @@ pub(crate) const STACK_BYTES: usize = 128 << 10;
 /// Bytes of the instruction `syscall`.
 const SYSCALL_BYTES: u64 = 2;
 
+/// The exception of who may not do something, and the bit of its code that says that this is to raise another
+/// exception (Intel SDM 3A, 6.13). Which one stands above it, which QEMU's translator shifts once too often.
+const GENERAL_PROTECTION: u64 = 13;
+const OF_GATE: u64 = 2;
+
 /// A thread of a program.
 pub struct Task {
     /// Its identifier.
@@ -58,6 +64,8 @@ pub struct Task {
     pub(crate) signal_came: WaitQueue,
     /// Its name.
     pub(crate) name: Cell<[u8; 16]>,
+    /// What it asked of the scheduler.
+    pub(crate) scheduling: Cell<Scheduling>,
 }
 
 impl fmt::Debug for Task {
@@ -89,6 +97,7 @@ impl Task {
             run_waiters: RunWaiters::default(),
             signal_came: WaitQueue::new(),
             name: Cell::new([0; 16]),
+            scheduling: Cell::default(),
         });
         process.tasks.borrow_mut().insert(id, task.clone());
         task
@@ -226,6 +235,13 @@ impl Task {
 
     fn raise_exception(&self, vector: u64, code: u64) {
         let rip = self.context.borrow().registers().rip;
+        if vector == GENERAL_PROTECTION
+            && code & OF_GATE != 0
+            && let Some(bytes) = self.breakpoint_at(rip)
+        {
+            self.context.borrow_mut().registers_mut().rip += bytes;
+            return self.force(Info::fault(Signal::TRAP, abi::SI_KERNEL as i32, 0), [vector, code, 0]);
+        }
         let (signal, reason, address) = match vector {
             0 => (Signal::FPE, abi::FPE_INTDIV, rip),
             1 => (Signal::TRAP, abi::TRAP_TRACE, rip),
@@ -236,6 +252,18 @@ impl Task {
             _ => (Signal::SEGV, abi::SI_KERNEL, 0),
         };
         self.force(Info::fault(signal, reason as i32, address), [vector, code, 0]);
+    }
+
+    /// The bytes of the instruction at an address if that is `int3`: a fault, since the kernel lets nobody
+    /// raise that exception. As on Linux the program is told of it behind the instruction.
+    fn breakpoint_at(&self, address: u64) -> Option<u64> {
+        const SHORT: u8 = 0xcc;
+        const LONG: [u8; 2] = [0xcd, 3];
+        let memory = self.process.memory();
+        if memory.read_value::<u8>(address) == Ok(SHORT) {
+            return Some(1);
+        }
+        (memory.read_value::<[u8; 2]>(address) == Ok(LONG)).then_some(2)
     }
 
     /// Has a signal come that its own instruction raised: who blocks or ignores it ends.

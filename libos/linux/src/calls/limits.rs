@@ -1,12 +1,15 @@
-//! Limits of a process: getrlimit(2). Those of descriptors and of what is mapped are held,
-//! the others are remembered.
+//! Limits of a process: getrlimit(2). Those of descriptors, of what is mapped, of processor time, and of
+//! queues of messages are held, the others are remembered.
 
 use crate::call::Call;
 use crate::process::Process;
+use crate::processor_time::ProcessorClock;
+use crate::signals::{Info, Signal};
 use crate::table::SystemCall;
-use alloc::rc::Rc;
+use alloc::rc::{Rc, Weak};
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
+use nom_rt::Handle;
 
 /// These calls.
 pub const ROWS: &[SystemCall] = &[
@@ -15,8 +18,8 @@ pub const ROWS: &[SystemCall] = &[
         "prlimit64",
         &["process", "resource", "new", "old"],
         exchange,
-        "the number of descriptors (RLIMIT_NOFILE) and what is mapped (RLIMIT_AS) are held, the others are \
-         remembered",
+        "the number of descriptors (RLIMIT_NOFILE), what is mapped (RLIMIT_AS), processor time (RLIMIT_CPU) \
+         and queues of messages (RLIMIT_MSGQUEUE) are held, the others are remembered",
     ),
     SystemCall::partial(abi::__NR_getrlimit, "getrlimit", &["resource", "limit"], get, "as prlimit64"),
     SystemCall::partial(abi::__NR_setrlimit, "setrlimit", &["resource", "limit"], set, "as prlimit64"),
@@ -43,6 +46,8 @@ impl Default for Limits {
         limits[abi::RLIMIT_NOFILE as usize] = DESCRIPTORS;
         limits[abi::RLIMIT_NPROC as usize] = [1 << 12, 1 << 12];
         limits[abi::RLIMIT_CORE as usize] = [0, INFINITY];
+        limits[abi::RLIMIT_MEMLOCK as usize] = [8 << 20; 2];
+        limits[abi::RLIMIT_MSGQUEUE as usize] = [819_200, 819_200];
         limits[abi::RLIMIT_NICE as usize] = [0, 0];
         limits[abi::RLIMIT_RTPRIO as usize] = [0, 0];
         Limits(limits)
@@ -76,6 +81,17 @@ impl Limits {
         self.0[abi::RLIMIT_AS as usize][0]
     }
 
+    /// Bytes that a user's queues of messages may take (`RLIMIT_MSGQUEUE`).
+    pub fn queues(&self) -> u64 {
+        self.0[abi::RLIMIT_MSGQUEUE as usize][0]
+    }
+
+    /// Seconds of processor time after which a process is sent signals, and after which it ends
+    /// (`RLIMIT_CPU`).
+    fn processor_time(&self) -> Limit {
+        self.0[abi::RLIMIT_CPU as usize]
+    }
+
     /// How many descriptors there may be now.
     pub fn descriptors(&self) -> u64 {
         self.0[abi::RLIMIT_NOFILE as usize][0]
@@ -91,11 +107,46 @@ fn subject(call: &Call<'_>, id: i32) -> Result<Rc<Process>, Errno> {
     }
 }
 
-fn change(process: &Process, resource: u64, new: Limit, user: u32) -> Result<(), Errno> {
+fn change(process: &Rc<Process>, resource: u64, new: Limit, user: u32) -> Result<(), Errno> {
     let mut limits = process.limits.borrow_mut();
     limits.set(resource, new, user)?;
     process.descriptors.borrow().set_limit(limits.descriptors());
+    drop(limits);
+    if resource as u32 == abi::RLIMIT_CPU {
+        watch_processor_time(process);
+    }
     Ok(())
+}
+
+/// Has a process be sent `SIGXCPU` each second from its limit of processor time on, and `SIGKILL` at the
+/// other one. What was watched for by another limit is not any more.
+pub(crate) fn watch_processor_time(process: &Rc<Process>) {
+    let setting = process.time_limits_set.get() + 1;
+    process.time_limits_set.set(setting);
+    let [soft, hard] = process.limits.borrow().processor_time();
+    if soft != INFINITY {
+        let handle = process.family.handle.clone();
+        let watched = Rc::downgrade(process);
+        drop(handle.clone().spawn(count_down(handle, watched, setting, [soft, hard])));
+    }
+}
+
+async fn count_down(handle: Handle, process: Weak<Process>, setting: u64, [soft, hard]: Limit) {
+    const NS_IN_S: u64 = 1_000_000_000;
+    let mut next = soft.min(hard);
+    loop {
+        let at_ns = next.saturating_mul(NS_IN_S);
+        if ProcessorClock::Process.reach(&handle, &process, at_ns).await.is_none() {
+            return;
+        }
+        let there = process.upgrade().filter(|process| process.time_limits_set.get() == setting);
+        let Some(process) = there else { return };
+        if next >= hard {
+            return process.send(&process.family, Info::sent(Signal::KILL, abi::SI_KERNEL as i32, 0, 0));
+        }
+        process.send(&process.family, Info::sent(Signal::XCPU, abi::SI_KERNEL as i32, 0, 0));
+        next = next.saturating_add(1).min(hard);
+    }
 }
 
 fn exchange(call: &Call<'_>) -> Result<u64, Errno> {

@@ -44,8 +44,17 @@ pub const ROWS: &[SystemCall] = &[
     ),
     SystemCall::partial(abi::__NR_mlock2, "mlock2", &["address", "length", "flags"], lock, "as mlock"),
     SystemCall::partial(abi::__NR_munlock, "munlock", &["address", "length"], lock, "as mlock"),
-    SystemCall::partial(abi::__NR_mlockall, "mlockall", &["flags"], nothing, "as mlock"),
-    SystemCall::partial(abi::__NR_munlockall, "munlockall", &[], nothing, "as mlock"),
+    SystemCall::partial(abi::__NR_mlockall, "mlockall", &["flags"], lock_all, "as mlock"),
+    SystemCall::partial(
+        abi::__NR_munlockall,
+        "munlockall",
+        &[],
+        |call| {
+            call.memory().is_locked.set(false);
+            Ok(0)
+        },
+        "as mlock",
+    ),
     SystemCall::partial(
         abi::__NR_msync,
         "msync",
@@ -182,6 +191,9 @@ fn sync(call: &Call<'_>) -> Result<u64, Errno> {
     {
         return Err(Errno::EINVAL);
     }
+    if flags & abi::MS_INVALIDATE != 0 && call.memory().is_locked.get() {
+        return Err(Errno::EBUSY);
+    }
     let end = address.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));
     let files = call.memory().write_back(address..end.ok_or(Errno::ENOMEM)?)?;
     let nodes = files.iter().filter_map(|pages| pages.file()?.node());
@@ -191,7 +203,13 @@ fn sync(call: &Call<'_>) -> Result<u64, Errno> {
     Ok(0)
 }
 
-fn nothing(_: &Call<'_>) -> Result<u64, Errno> {
+fn lock_all(call: &Call<'_>) -> Result<u64, Errno> {
+    const WHAT: u32 = abi::MCL_CURRENT | abi::MCL_FUTURE;
+    let flags = call.arguments[0] as u32;
+    if flags & WHAT == 0 || flags & !(WHAT | abi::MCL_ONFAULT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    call.memory().is_locked.set(true);
     Ok(0)
 }
 

@@ -1,10 +1,15 @@
 //! What answers the calls that are about no descriptor.
 
+pub mod identities;
+mod ipc;
 pub mod limits;
+pub mod mailboxes;
 pub mod memory;
 pub mod priority;
 pub mod processes;
+pub mod scheduling;
 pub mod segments;
+pub mod semaphores;
 pub mod signals;
 pub mod system;
 pub mod threads;

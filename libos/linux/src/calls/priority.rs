@@ -24,22 +24,7 @@ pub const ROWS: &[SystemCall] = &[
         set,
         "remembered; all get the same of the core",
     ),
-    SystemCall::complete(abi::__NR_sched_get_priority_max, "sched_get_priority_max", &["policy"], |call| {
-        priorities(call).map(|priorities| priorities.1)
-    }),
-    SystemCall::complete(abi::__NR_sched_get_priority_min, "sched_get_priority_min", &["policy"], |call| {
-        priorities(call).map(|priorities| priorities.0)
-    }),
 ];
-
-/// The least and the highest priority of a policy (sched(7)).
-fn priorities(call: &Call<'_>) -> Result<(u64, u64), Errno> {
-    match call.int(0) as u32 {
-        abi::SCHED_FIFO | abi::SCHED_RR => Ok((1, 99)),
-        abi::SCHED_NORMAL | abi::SCHED_BATCH | abi::SCHED_IDLE | abi::SCHED_DEADLINE => Ok((0, 0)),
-        _ => Err(Errno::EINVAL),
-    }
-}
 
 /// What is told of somebody who is not nice at all: the call's result may not be negative.
 const NEUTRAL: i32 = 20;

@@ -39,7 +39,7 @@ pub const ROWS: &[SystemCall] = &[
         "kill",
         &["process", "signal"],
         kill,
-        "every process may be sent every signal; the first is never stopped",
+        "the first process is never stopped",
     ),
     SystemCall::partial(abi::__NR_tkill, "tkill", &["thread", "signal"], thread_kill, "as kill"),
     SystemCall::partial(
@@ -48,6 +48,20 @@ pub const ROWS: &[SystemCall] = &[
         &["process", "thread", "signal"],
         thread_kill_in,
         "as kill",
+    ),
+    SystemCall::partial(
+        abi::__NR_rt_sigqueueinfo,
+        "rt_sigqueueinfo",
+        &["process", "signal", "info"],
+        queue,
+        "as kill; 256 of one number wait at most",
+    ),
+    SystemCall::partial(
+        abi::__NR_rt_tgsigqueueinfo,
+        "rt_tgsigqueueinfo",
+        &["process", "thread", "signal", "info"],
+        queue_to_thread,
+        "as rt_sigqueueinfo",
     ),
     SystemCall::complete(abi::__NR_pause, "pause", &[], |call| {
         call.block_on(core::future::pending::<()>()).map(|()| 0)
@@ -195,10 +209,63 @@ fn kill(call: &Call<'_>) -> Result<u64, Errno> {
     if meant.is_empty() {
         return Err(Errno::ESRCH);
     }
+    let may = |process: &&Rc<Process>| may_signal(call, process, info.and_then(|info| info.signal()));
+    let allowed: alloc::vec::Vec<_> = meant.iter().filter(may).collect();
+    if allowed.is_empty() {
+        return Err(Errno::EPERM);
+    }
     if let Some(info) = info {
-        meant.iter().for_each(|process| process.send(family, info));
+        allowed.iter().for_each(|process| process.send(family, info));
     }
     Ok(0)
+}
+
+/// Whether who asks may send a process that signal, or ask whether it is there (kill(2)): one of its own
+/// user's, any as root; and everybody of a session may have the others go on.
+fn may_signal(call: &Call<'_>, process: &Process, signal: Option<Signal>) -> bool {
+    let own = call.process();
+    let (by, to) = (own.view.borrow().users(), process.view.borrow().users());
+    let is_same = |user: u32| user == to.real || user == to.saved;
+    by.effective == 0
+        || is_same(by.effective)
+        || is_same(by.real)
+        || signal == Some(Signal::CONT) && process.session.get() == own.session.get()
+}
+
+/// What the caller wants a signal to say of itself. Errors: EINVAL; EPERM if it says that the kernel, or a
+/// `kill`, sent it to somebody else.
+fn queued(call: &Call<'_>, signal: u64, to: u32, address: u64) -> Result<Option<Info>, Errno> {
+    let mut given: Info = call.memory().read_value(address)?;
+    if (given.code >= 0 || given.code == abi::SI_TKILL) && to != call.process().id {
+        return Err(Errno::EPERM);
+    }
+    if signal as u32 == 0 {
+        return Ok(None);
+    }
+    given.signal = Signal::new(u64::from(signal as u32))?.number();
+    Ok(Some(given))
+}
+
+fn queue(call: &Call<'_>) -> Result<u64, Errno> {
+    let [process, signal, info, ..] = call.arguments;
+    let info = queued(call, signal, process as u32, info)?;
+    let found = call.family().process(process as u32).ok_or(Errno::ESRCH)?;
+    if !may_signal(call, &found, info.and_then(|info| info.signal())) {
+        return Err(Errno::EPERM);
+    }
+    if let Some(info) = info {
+        if found.pending.borrow().is_full_of(&info) {
+            return Err(Errno::EAGAIN);
+        }
+        found.send(call.family(), info);
+    }
+    Ok(0)
+}
+
+fn queue_to_thread(call: &Call<'_>) -> Result<u64, Errno> {
+    let [process, _, signal, info, ..] = call.arguments;
+    let info = queued(call, signal, process as u32, info)?;
+    give_thread(call, Some(call.int(0)), call.int(1), info)
 }
 
 fn thread_kill(call: &Call<'_>) -> Result<u64, Errno> {
@@ -210,16 +277,23 @@ fn thread_kill_in(call: &Call<'_>) -> Result<u64, Errno> {
 }
 
 fn to_thread(call: &Call<'_>, process: Option<i32>, thread: i32, signal: u64) -> Result<u64, Errno> {
+    give_thread(call, process, thread, sent(call, signal, abi::SI_TKILL)?)
+}
+
+/// Sends a thread a signal, if it is in that process.
+fn give_thread(call: &Call<'_>, process: Option<i32>, thread: i32, info: Option<Info>) -> Result<u64, Errno> {
     if thread <= 0 || process.is_some_and(|process| process <= 0) {
         return Err(Errno::EINVAL);
     }
-    let info = sent(call, signal, abi::SI_TKILL)?;
     let processes = call.family().processes();
     let found = processes
         .iter()
         .filter(|other| process.is_none_or(|process| other.id == process as u32))
         .find_map(|other| other.tasks.borrow().get(&(thread as u32)).cloned());
     let found = found.ok_or(Errno::ESRCH)?;
+    if !may_signal(call, &found.process, info.and_then(|info| info.signal())) {
+        return Err(Errno::EPERM);
+    }
     if let Some(info) = info {
         found.send(info);
     }

@@ -1,5 +1,7 @@
 //! Threads: clone(2), futex(2), and what a thread says of itself.
 
+mod owned;
+
 use crate::call::Call;
 use crate::descriptors::calls::process::of_process;
 use crate::futex::FutexKey;
@@ -30,13 +32,19 @@ pub const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_gettid, "gettid", &[], |call| Ok(call.task().id.into())),
     SystemCall::complete(abi::__NR_set_tid_address, "set_tid_address", &["address"], set_clear_at_end),
     SystemCall::complete(abi::__NR_set_robust_list, "set_robust_list", &["head", "length"], set_robust),
+    SystemCall::complete(
+        abi::__NR_get_robust_list,
+        "get_robust_list",
+        &["thread", "head", "length"],
+        robust_of,
+    ),
     SystemCall::partial(
         abi::__NR_futex,
         "futex",
         &["address", "operation", "value", "timeout", "second_address", "third_value"],
         futex,
-        "WAIT, WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, WAIT_BITSET, WAKE_BITSET; those with priority \
-         inheritance are ENOSYS",
+        "WAIT, WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, WAIT_BITSET, WAKE_BITSET, LOCK_PI, LOCK_PI2, TRYLOCK_PI, \
+         UNLOCK_PI, without priorities to inherit; requeueing to those is ENOSYS",
     ),
     SystemCall::partial(
         abi::__NR_arch_prctl,
@@ -133,6 +141,7 @@ fn start(
     task.context.borrow_mut().registers_mut().rax = 0;
     task.blocked.set(call.task().blocked.get());
     task.name.set(call.task().name.get());
+    task.scheduling.set(call.task().scheduling.get().of_child());
     let started = change(&task).and_then(|()| task.start(call.family()).map_err(|NoStack| Errno::EAGAIN));
     if started.is_err() {
         process.tasks.borrow_mut().remove(&id);
@@ -175,13 +184,27 @@ fn set_clear_at_end(call: &Call<'_>) -> Result<u64, Errno> {
     Ok(call.task().id.into())
 }
 
+/// Bytes of `struct robust_list_head`.
+const ROBUST_BYTES: u64 = 24;
+
 fn set_robust(call: &Call<'_>) -> Result<u64, Errno> {
-    const HEAD_BYTES: u64 = 24;
-    if call.arguments[1] != HEAD_BYTES {
+    if call.arguments[1] != ROBUST_BYTES {
         return Err(Errno::EINVAL);
     }
     call.task().robust.set(call.arguments[0]);
     Ok(0)
+}
+
+fn robust_of(call: &Call<'_>) -> Result<u64, Errno> {
+    let [thread, head, length, ..] = call.arguments;
+    let processes = call.family().processes();
+    let found = match thread as u32 {
+        0 => Some(call.task().clone()),
+        id => processes.iter().find_map(|process| process.tasks.borrow().get(&id).cloned()),
+    };
+    let task = found.ok_or(Errno::ESRCH)?;
+    call.memory().write_value(length, &ROBUST_BYTES)?;
+    call.memory().write_value(head, &task.robust.get()).map(|()| 0)
 }
 
 fn arch_prctl(call: &Call<'_>) -> Result<u64, Errno> {
@@ -245,6 +268,16 @@ fn futex(call: &Call<'_>) -> Result<u64, Errno> {
             }
             woken(count)
         }
+        abi::FUTEX_LOCK_PI => {
+            let deadline = super::time::deadline_at(call, timeout, true)?;
+            owned::lock(call, key(address), address, Some(deadline))
+        }
+        abi::FUTEX_LOCK_PI2 => {
+            let deadline = super::time::deadline_at(call, timeout, is_realtime)?;
+            owned::lock(call, key(address), address, Some(deadline))
+        }
+        abi::FUTEX_TRYLOCK_PI => owned::lock(call, key(address), address, None),
+        abi::FUTEX_UNLOCK_PI => owned::unlock(call, key(address), address),
         _ => Err(Errno::ENOSYS),
     }
 }

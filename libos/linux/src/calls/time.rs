@@ -24,7 +24,23 @@ pub const ROWS: &[SystemCall] = &[
     ),
     SystemCall::refused(abi::__NR_settimeofday, "settimeofday", "the clock is the host's"),
     SystemCall::refused(abi::__NR_clock_settime, "clock_settime", "the clock is the host's"),
-    SystemCall::refused(abi::__NR_adjtimex, "adjtimex", "the clock is the host's"),
+    SystemCall::partial(
+        abi::__NR_adjtimex,
+        "adjtimex",
+        &["state"],
+        |call| clock_state(call, call.arguments[0]),
+        "it is told that the clock goes as it should: the clock is the host's, who sets it is refused",
+    ),
+    SystemCall::partial(
+        abi::__NR_clock_adjtime,
+        "clock_adjtime",
+        &["clock", "state"],
+        |call| {
+            clock(call, call.int(0))?;
+            clock_state(call, call.arguments[1])
+        },
+        "as adjtimex",
+    ),
 ];
 
 const NS_IN_S: u64 = 1_000_000_000;
@@ -101,6 +117,27 @@ fn get_resolution(call: &Call<'_>) -> Result<u64, Errno> {
         0 => Ok(0),
         address => call.memory().write_value(address, &TimeSpec::of_ns(1)).map(|()| 0),
     }
+}
+
+/// Tells the state of the clock by `struct timex`. Errors: EPERM of who wants to set anything.
+fn clock_state(call: &Call<'_>, address: u64) -> Result<u64, Errno> {
+    const WORDS: usize = 26;
+    const OFFSET_READ: u64 = 0xa001;
+    const UNSYNCHRONIZED: u64 = 0x40;
+    const TICK_US: u64 = 10_000;
+    const TOLERANCE: u64 = 32_768_000;
+    const NOT_SYNCHRONIZED: u64 = 5;
+    let mut words: [u64; WORDS] = call.memory().read_value(address)?;
+    let modes = words[0] & u64::from(u32::MAX);
+    if modes != 0 && modes != OFFSET_READ {
+        return Err(Errno::EPERM);
+    }
+    let now = call.now().0;
+    words[1..].fill(0);
+    // Status, precision, tolerance; the time; microseconds of a tick.
+    (words[5], words[7], words[8]) = (UNSYNCHRONIZED, 1, TOLERANCE);
+    (words[9], words[10], words[11]) = (now / NS_IN_S, now % NS_IN_S / 1000, TICK_US);
+    call.memory().write_value(address, &words).map(|()| NOT_SYNCHRONIZED)
 }
 
 fn time_of_day(call: &Call<'_>) -> Result<u64, Errno> {

@@ -96,6 +96,14 @@ impl BoundAddresses {
     }
 }
 
+impl BoundAddresses {
+    /// Whether some socket has a port, of whatever address.
+    pub fn has_port(&self, port: u16) -> bool {
+        let all = self.0.borrow();
+        all.iter().filter_map(Weak::upgrade).any(|bound| bound.address().port() == port)
+    }
+}
+
 impl BoundAddress {
     /// Where it is.
     pub fn address(&self) -> SocketAddr {
@@ -149,6 +157,7 @@ mod tests {
         let bind = || all.bind(any, EPHEMERAL, |port| port == 1001);
         let held = [bind().expect("one"), bind().expect("another")];
         assert_eq!(held.each_ref().map(|bound| bound.address().port()), [1000, 1002]);
+        assert_eq!([1000, 1001, 1002].map(|port| all.has_port(port)), [true, false, true]);
         assert_eq!(bind().err(), Some(Errno::EADDRINUSE));
     }
 }

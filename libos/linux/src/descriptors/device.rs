@@ -82,6 +82,10 @@ impl Stream for Device {
         NodeType::Character
     }
 
+    fn takes_offsets(&self) -> bool {
+        self.kind != DeviceKind::Console
+    }
+
     fn is_zeros(&self) -> bool {
         self.kind == DeviceKind::Zero
     }

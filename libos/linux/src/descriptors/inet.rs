@@ -202,7 +202,11 @@ impl<N: Observed + 'static> Inet<N> {
         let ip = reached(peer.ip());
         let peer = SocketAddr::new(ip, peer.port());
         let port = match self.own.get().port() {
-            0 => self.places.take_port(EPHEMERAL),
+            // None that somebody was given: a connection from there to there would be one with itself.
+            0 => {
+                let mut ports = EPHEMERAL.map(|_| self.places.take_port(EPHEMERAL));
+                ports.find(|port| !self.places.bound.has_port(*port)).ok_or(Errno::EADDRNOTAVAIL)?
+            }
             port => port,
         };
         // From the address that it was bound to, or else from that which it goes to.

@@ -26,6 +26,7 @@ mod options;
 mod pipe;
 pub(crate) mod places;
 pub(crate) mod process;
+pub(crate) mod queue;
 pub(crate) mod ready;
 pub(crate) mod signals;
 mod socket;

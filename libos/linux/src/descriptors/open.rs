@@ -84,6 +84,11 @@ pub(crate) trait Stream {
         false
     }
 
+    /// Whether it is read and written anywhere alike, so that calls may name a place.
+    fn takes_offsets(&self) -> bool {
+        false
+    }
+
     /// It as signals that are read.
     fn signals(&self) -> Option<&super::signals::SignalReader> {
         None
@@ -101,6 +106,11 @@ pub(crate) trait Stream {
 
     /// It as an end of a terminal.
     fn terminal(&self) -> Option<crate::terminal::TerminalEnd<'_>> {
+        None
+    }
+
+    /// It as a queue of messages.
+    fn queue(&self) -> Option<&Rc<super::queue::MessageQueue>> {
         None
     }
 
@@ -127,6 +137,8 @@ pub(crate) struct Description {
     pub flags: Cell<u32>,
     /// Where it is read and written next.
     pub position: Cell<u64>,
+    /// Whether it is an end of a terminal, so that nobody else asks for that.
+    pub is_terminal: bool,
 }
 
 impl fmt::Debug for Description {
@@ -155,7 +167,8 @@ impl Drop for Description {
 impl Description {
     /// What is opened now.
     pub fn new(object: Object, flags: u32) -> Rc<Description> {
-        Rc::new(Description { object, flags: Cell::new(flags), position: Cell::new(0) })
+        let is_terminal = matches!(&object, Object::Stream(stream) if stream.terminal().is_some());
+        Rc::new(Description { object, flags: Cell::new(flags), position: Cell::new(0), is_terminal })
     }
 
     /// A stream that is read and written.
@@ -227,6 +240,7 @@ impl Description {
             _ if stream.signals().is_some() => "anon_inode:[signalfd]".into(),
             _ if stream.notices().is_some() => "anon_inode:inotify".into(),
             _ if stream.process().is_some() => "anon_inode:[pidfd]".into(),
+            _ if stream.queue().is_some() => "anon_inode:[mqueue]".into(),
             _ if stream.timer().is_some() => "anon_inode:[timerfd]".into(),
             _ => "anon_inode:[eventfd]".into(),
         };

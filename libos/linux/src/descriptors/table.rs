@@ -57,6 +57,10 @@ impl Descriptors {
     /// A descriptor is gone, and with it all locks that its process has on the file, also by another one
     /// (fcntl(2), "Advisory record locking").
     fn closed(&self, slot: Slot) {
+        // Nor is who closes a queue of messages told of any (mq_notify(3)).
+        if let Some(queue) = slot.description.stream().and_then(|stream| stream.queue()) {
+            queue.forget(self.process);
+        }
         if let Some(node) = slot.description.node() {
             node.locks.release_all(node.node, LockOwner::Process(self.process));
         }

@@ -1,8 +1,8 @@
 //! What a process changes about its memory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2).
 
 use super::{
-    Backing, GAP, MappedRegion, PAGE, Part, ProcessMemory, Purpose, RangeMap, Rights, Run, SharedPages,
-    SharedPart, Sharing, State, Touch,
+    Backing, GAP, MappedRegion, PAGE, Part, ProcessMemory, Purpose, REGIONS_MAX, RangeMap, Rights, Run,
+    SharedPages, SharedPart, Sharing, State, Touch, UNPACKED,
 };
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -40,6 +40,9 @@ impl ProcessMemory {
             _ => region,
         };
         let state = &mut *self.state.borrow_mut();
+        if state.regions.count() >= REGIONS_MAX {
+            return Err(Errno::ENOMEM);
+        }
         let address = match place {
             Where::At(address) | Where::AtIfFree(address) => {
                 let range = range_of(address, bytes)?;
@@ -64,6 +67,9 @@ impl ProcessMemory {
         let range = range_of(address, bytes).map_err(|_| Errno::EINVAL)?;
         let state = &mut *self.state.borrow_mut();
         state.regions.remove(range.clone());
+        if range.end >= state.packed.0 {
+            state.packed = UNPACKED;
+        }
         state.drop_pages(&*self.pages, range);
         Ok(())
     }
@@ -216,7 +222,7 @@ impl ProcessMemory {
     pub fn clear(&self) {
         let state = &mut *self.state.borrow_mut();
         state.drop_pages(&*self.pages, 0..HIGH.end);
-        state.regions = RangeMap::default();
+        (state.regions, state.packed) = (RangeMap::default(), UNPACKED);
         state.heap = 0..0;
     }
 
@@ -255,12 +261,16 @@ impl ProcessMemory {
 }
 
 impl State {
-    fn place_for(&self, wish: u64, bytes: u64) -> Option<u64> {
+    fn place_for(&mut self, wish: u64, bytes: u64) -> Option<u64> {
         let wished = wish..wish.checked_add(bytes)?;
         if wish != 0 && is_place(&wished) && self.regions.is_free(wished) {
             return Some(wish);
         }
-        self.regions.place_below(self.place.clone(), bytes, GAP)
+        let (above, least) = self.packed;
+        let end = if bytes >= least { above.min(self.place.end) } else { self.place.end };
+        let place = self.regions.place_below(self.place.start..end, bytes, GAP)?;
+        self.packed = (place, bytes);
+        Some(place)
     }
 }
 

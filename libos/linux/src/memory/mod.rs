@@ -180,7 +180,15 @@ struct State {
     place: Range<u64>,
     /// Where the heap begins, and where it ends.
     heap: Range<u64>,
+    /// Above this address no place is free for so many bytes or more: where many regions are, who wants one
+    /// more does not look at all of them.
+    packed: (u64, u64),
 }
+
+/// Of which nothing is known: as [`State::packed`].
+const UNPACKED: (u64, u64) = (u64::MAX, 0);
+/// Most regions of a process, as on Linux (vm.max_map_count).
+const REGIONS_MAX: usize = 65_530;
 
 impl fmt::Debug for ProcessMemory {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -193,7 +201,10 @@ impl ProcessMemory {
     /// Of a process that has none yet, and whose regions are placed from the end of `place` on downwards.
     pub fn new(pages: Rc<dyn PageSource>, place: Range<u64>) -> ProcessMemory {
         let (regions, runs) = Default::default();
-        ProcessMemory { pages, state: RefCell::new(State { regions, runs, place, heap: 0..0 }) }
+        ProcessMemory {
+            pages,
+            state: RefCell::new(State { regions, runs, place, heap: 0..0, packed: UNPACKED }),
+        }
     }
 
     /// The regions, by ascending address.

@@ -126,6 +126,11 @@ impl<V: Part> RangeMap<V> {
         ceiling.checked_sub(gap)?.checked_sub(bytes).filter(|place| *place >= bounds.start)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.map.len()
+    }
+
     /// Bytes of all ranges.
     pub fn bytes(&self) -> u64 {
         self.map.iter().map(|(start, (end, _))| end - start).sum()

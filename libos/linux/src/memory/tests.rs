@@ -746,3 +746,26 @@ fn a_page_of_a_file_that_cannot_be_read_is_missing_to_who_touches_it_and_no_othe
     drop(memory);
     assert!(pages.pages.borrow().is_empty(), "what was brought in vain is given back");
 }
+
+proptest! {
+    /// Whoever remembers that no place above is free finds the place that who looks everywhere does.
+    #[test]
+    fn regions_are_placed_as_high_as_they_can_be(
+        steps in proptest::collection::vec((1..6_u64, 0..12_usize, any::<bool>()), 1..60),
+    ) {
+        let memory = ProcessMemory::new(Rc::new(FakePages::default()), START..START + 64 * PAGE);
+        let mut there: Vec<(u64, u64)> = Vec::new();
+        for (pages, which, unmaps) in steps {
+            if unmaps && which < there.len() {
+                let (at, bytes) = there.remove(which);
+                memory.unmap(at, bytes).expect("it is there");
+                continue;
+            }
+            let (place, bytes) = (memory.place(), pages * PAGE);
+            let expected = memory.state.borrow().regions.place_below(place, bytes, GAP);
+            let found = memory.map(Where::Near(0), bytes, MappedRegion::zeros(Rights::READ));
+            prop_assert_eq!(found.ok(), expected);
+            there.extend(expected.map(|at| (at, bytes)));
+        }
+    }
+}

@@ -86,12 +86,16 @@ macro_rules! signal_number {
     (TTOU) => {
         abi::SIGTTOU
     };
+    (XCPU) => {
+        abi::SIGXCPU
+    };
     (WINCH) => {
         abi::SIGWINCH
     };
 }
 signals! {
     KILL STOP SEGV BUS FPE ILL TRAP CHLD PIPE ALRM TERM CONT PROF VTALRM HUP INT QUIT TSTP TTIN TTOU WINCH
+    XCPU
 }
 
 impl Signal {
@@ -326,17 +330,24 @@ pub struct Pending {
     queue: Vec<Info>,
 }
 
+/// The first of those that queue.
+const REAL_TIME: u32 = 32;
 /// Most signals of one number that wait, of those that queue.
 const QUEUED_MAX: usize = 256;
 
 impl Pending {
     /// Adds one. Of those below the real-time ones, one waits at most.
     pub fn add(&mut self, info: Info) {
-        const REAL_TIME: u32 = 32;
         let same = self.queue.iter().filter(|other| other.signal == info.signal).count();
         if same < if info.signal >= REAL_TIME { QUEUED_MAX } else { 1 } {
             self.queue.push(info);
         }
+    }
+
+    /// Whether one more like this would not be kept, though it is of those that queue.
+    pub fn is_full_of(&self, info: &Info) -> bool {
+        let same = self.queue.iter().filter(|other| other.signal == info.signal).count();
+        info.signal >= REAL_TIME && same >= QUEUED_MAX
     }
 
     /// Whether none waits.

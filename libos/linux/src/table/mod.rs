@@ -75,11 +75,15 @@ impl SystemCall {
 
 /// The rows of each part.
 const PARTS: &[&[SystemCall]] = &[
+    calls::identities::ROWS,
     calls::limits::ROWS,
+    calls::mailboxes::ROWS,
     calls::memory::ROWS,
     calls::priority::ROWS,
     calls::processes::ROWS,
+    calls::scheduling::ROWS,
     calls::segments::ROWS,
+    calls::semaphores::ROWS,
     calls::threads::ROWS,
     calls::signals::ROWS,
     calls::time::ROWS,
@@ -90,6 +94,7 @@ const PARTS: &[&[SystemCall]] = &[
     descriptors::calls::flags::ROWS,
     descriptors::calls::paths::ROWS,
     descriptors::calls::process::ROWS,
+    descriptors::calls::queues::ROWS,
     descriptors::calls::status::ROWS,
     descriptors::calls::xattr::ROWS,
     descriptors::calls::make::ROWS,
@@ -120,7 +125,7 @@ const CLASSES: [(&str, &[&[SystemCall]]); 5] = [
             descriptors::calls::options::ROWS,
         ],
     ),
-    ("ipc", &[calls::segments::ROWS]),
+    ("ipc", &[calls::segments::ROWS, calls::semaphores::ROWS, calls::mailboxes::ROWS]),
 ];
 
 /// The calls of a kind, by its name without `%`: those of [`CLASSES`], `file` for those that take a path, and
@@ -221,8 +226,14 @@ fn unknown(call: &Call<'_>, number: u64) {
 /// says otherwise ("Interruption of system calls and library functions by stop signals").
 pub(crate) fn goes_on(number: u64) -> bool {
     use linux_raw_sys::general as nr;
-    const OVER: &[u32] =
-        &[nr::__NR_epoll_wait, nr::__NR_epoll_pwait, nr::__NR_epoll_pwait2, nr::__NR_rt_sigtimedwait];
+    const OVER: &[u32] = &[
+        nr::__NR_epoll_wait,
+        nr::__NR_epoll_pwait,
+        nr::__NR_epoll_pwait2,
+        nr::__NR_rt_sigtimedwait,
+        nr::__NR_semop,
+        nr::__NR_semtimedop,
+    ];
     OVER.iter().all(|over| u64::from(*over) != number)
 }
 
@@ -260,6 +271,8 @@ pub(crate) fn restarts(number: u64) -> bool {
         nr::__NR_recvmmsg,
         nr::__NR_sendmmsg,
         nr::__NR_sendfile,
+        nr::__NR_mq_timedsend,
+        nr::__NR_mq_timedreceive,
         nr::__NR_splice,
         nr::__NR_tee,
         nr::__NR_vmsplice,

@@ -1,7 +1,7 @@
 //! What programs ask of terminals: ioctl_tty(2).
 
 use super::discipline::TerminalModes;
-use super::{Slave, Terminal, TerminalEnd, name, with_files};
+use super::{Slave, Terminal, TerminalEnd, TerminalUse, name, with_files};
 use crate::call::Call;
 use crate::descriptors::add_terminal_end;
 use crate::descriptors::node::OpenNode;
@@ -15,6 +15,24 @@ use nom_fs::{Errno, LastLink};
 pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd<'_>) -> Option<Result<u64, Errno>> {
     let (terminal, asked, argument) = (end.terminal, call.arguments[1] as u32, call.arguments[2]);
     let memory = call.memory();
+    let changes = [
+        request::TCSETS,
+        request::TCSETSW,
+        request::TCSETSF,
+        request::TCSETA,
+        request::TCSETAW,
+        request::TCSETAF,
+        request::TCFLSH,
+        request::TCXONC,
+        request::TCSBRK,
+        request::TCSBRKP,
+        request::TIOCSPGRP,
+    ];
+    if changes.contains(&asked)
+        && let Err(errno) = end.await_foreground(call, TerminalUse::Change)
+    {
+        return Some(Err(errno));
+    }
     let answer = match asked {
         request::FIONBIO | request::FIONREAD | request::FIOCLEX | request::FIONCLEX | request::FIOASYNC => {
             return None;
@@ -25,6 +43,13 @@ pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd<'_>) -> Option<Result<u6
         request::TCSETS | request::TCSETSW | request::TCSETSF => {
             memory.read_value(argument).map(|modes| terminal.set_modes(modes, asked == request::TCSETSF))
         }
+        request::TCGETA => memory.write_value(argument, &terminal.discipline.borrow().modes().old()),
+        request::TCSETA | request::TCSETAW | request::TCSETAF => memory.read_value(argument).map(|old| {
+            let modes = terminal.discipline.borrow().modes().with_old(&old);
+            terminal.set_modes(modes, asked == request::TCSETAF);
+        }),
+        // Which flags nobody may change: none.
+        request::TIOCGLCKTRMIOS => memory.write_value(argument, &[0_u8; size_of::<TerminalModes>()]),
         request::TIOCGWINSZ => memory.write_value(argument, &terminal.window.get()),
         request::TIOCSWINSZ => memory.read_value(argument).map(|window| terminal.set_window(window)),
         request::TCFLSH => terminal.flush(argument as u32),

@@ -1,6 +1,7 @@
 //! Pseudoterminals (pty(7)): pairs of ends between which the [line discipline](discipline) stands. Who opens
 //! `/dev/ptmx` has the master, a terminal's user as it were; programs find the slave at `/dev/pts/N`.
 
+mod background;
 pub(crate) mod control;
 mod discipline;
 
@@ -14,6 +15,7 @@ use crate::signals::{Info, Signal};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::rc::{Rc, Weak};
+pub(crate) use background::TerminalUse;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::task::Waker;
@@ -23,8 +25,8 @@ use nom_fs::{Caller, Credentials, Errno, NodeId, NodeType, Ownership, Vfs};
 
 /// Bytes that programs wrote and nobody read, after which they wait.
 const OUTPUT_MAX: usize = 1 << 14;
-/// Most pseudoterminals, as `/proc/sys/kernel/pty/max` has it on Linux.
-const TERMINALS_MAX: u32 = 4096;
+/// Most pseudoterminals: so many numbers of devices are theirs.
+const TERMINALS_MAX: u32 = 2048;
 const READABLE: Events = Events(Events::IN.0 | abi::POLLRDNORM);
 const WRITABLE: Events = Events(Events::OUT.0 | abi::POLLWRNORM);
 

@@ -10,6 +10,7 @@ use crate::descriptors::ready::until_ready;
 use crate::memory::Touch;
 use crate::signals::Signal;
 use crate::table::SystemCall;
+use crate::terminal::TerminalUse;
 use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use linux_raw_sys::net::SOCK_STREAM;
@@ -33,6 +34,8 @@ pub(super) type Pieces = SmallVec<[(u64, u64); FEW]>;
 
 const VECTOR: &[&str] = &["descriptor", "pieces", "count"];
 const VECTOR_AT: &[&str] = &["descriptor", "pieces", "count", "offset"];
+const VECTOR_WITH: &[&str] = &["descriptor", "pieces", "count", "offset", "offset_high", "flags"];
+const WITH: &str = "RWF_HIPRI, RWF_DSYNC, RWF_SYNC; others are EOPNOTSUPP";
 const AT: &[&str] = &["descriptor", "buffer", "length", "offset"];
 
 /// These calls.
@@ -45,6 +48,14 @@ pub(crate) const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_pwrite64, "pwrite64", AT, |call| write_at(call, call.arguments[3])),
     SystemCall::complete(abi::__NR_preadv, "preadv", VECTOR_AT, |call| pieces_at(call, Way::Read)),
     SystemCall::complete(abi::__NR_pwritev, "pwritev", VECTOR_AT, |call| pieces_at(call, Way::Write)),
+    SystemCall::partial(abi::__NR_preadv2, "preadv2", VECTOR_WITH, |call| pieces_with(call, Way::Read), WITH),
+    SystemCall::partial(
+        abi::__NR_pwritev2,
+        "pwritev2",
+        VECTOR_WITH,
+        |call| pieces_with(call, Way::Write),
+        WITH,
+    ),
     SystemCall::complete(abi::__NR_lseek, "lseek", &["descriptor", "offset", "whence"], seek),
     SystemCall::complete(abi::__NR_sendfile, "sendfile", &["to", "from", "offset", "count"], send_file),
 ];
@@ -102,7 +113,7 @@ fn read_into(
     let len = len.min(CALL_BYTES);
     let Some(node) = description.node() else {
         let stream = description.stream().ok_or(Errno::EINVAL)?;
-        if at.is_some() {
+        if at.is_some() && !stream.takes_offsets() {
             return Err(Errno::ESPIPE);
         }
         return read_stream(call, description, stream, &[(to, len)]);
@@ -127,6 +138,16 @@ fn read_into(
     Ok(done)
 }
 
+/// Waits until the caller may use a description that is a terminal so.
+#[inline]
+fn use_terminal(call: &Call<'_>, description: &Description, what: TerminalUse) -> Result<(), Errno> {
+    if !description.is_terminal {
+        return Ok(());
+    }
+    let end = description.stream().and_then(|stream| stream.terminal());
+    end.map_or(Ok(()), |end| end.await_foreground(call, what))
+}
+
 /// Reads what a stream has into pieces of the caller's memory: what comes in one piece is read in one.
 fn read_stream(
     call: &Call<'_>,
@@ -134,6 +155,7 @@ fn read_stream(
     stream: &Rc<dyn Stream>,
     pieces: &[(u64, u64)],
 ) -> Result<u64, Errno> {
+    use_terminal(call, description, TerminalUse::Read)?;
     let to = Destination::new(call, pieces, PIECE as u64);
     wait(call, description, stream, Way::Read, || stream.read_to(&to)).map(|count| count as u64)
 }
@@ -161,7 +183,7 @@ fn write_from(
     if let Some(node) = description.node() {
         return write_node(call, description, node, at, (from, len));
     }
-    if at.is_some() {
+    if at.is_some() && !description.stream().is_some_and(|stream| stream.takes_offsets()) {
         return Err(Errno::ESPIPE);
     }
     write_stream(call, description, &[(from, len)])
@@ -222,6 +244,7 @@ pub(super) fn give_pieces(
 /// Writes pieces of the caller's memory to a stream: all of it, or what there is room for if it must not
 /// wait.
 fn write_stream(call: &Call<'_>, description: &Description, pieces: &[(u64, u64)]) -> Result<u64, Errno> {
+    use_terminal(call, description, TerminalUse::Write)?;
     let rest = if description.is_nonblocking() { Rest::Ends } else { Rest::Waits };
     give_pieces(call, description, pieces, rest, |bytes| {
         write_bytes(call, description, bytes).map(|count| count as u64)
@@ -380,6 +403,26 @@ fn pieces_at(call: &Call<'_>, way: Way) -> Result<u64, Errno> {
     })
 }
 
+/// As preadv(2) and pwritev(2), or as readv(2) and writev(2) if the offset is -1, with flags.
+fn pieces_with(call: &Call<'_>, way: Way) -> Result<u64, Errno> {
+    let flags = call.arguments[5] as u32;
+    if flags & !(abi::RWF_HIPRI | abi::RWF_DSYNC | abi::RWF_SYNC) != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let done = match (call.arguments[3] as i64, way) {
+        (-1, Way::Read) => read_pieces(call),
+        (-1, Way::Write) => write_pieces(call),
+        _ => pieces_at(call, way),
+    }?;
+    if way == Way::Write
+        && flags & (abi::RWF_DSYNC | abi::RWF_SYNC) != 0
+        && let Some(node) = get(call, call.int(0))?.node()
+    {
+        with_vfs(call, |vfs, _| vfs.sync(node.node, Durable::Data))?;
+    }
+    Ok(done)
+}
+
 /// Does something with each piece until one is not full.
 fn each(pieces: &[(u64, u64)], mut act: impl FnMut(u64, u64) -> Result<u64, Errno>) -> Result<u64, Errno> {
     let mut done = 0;
@@ -398,6 +441,9 @@ fn each(pieces: &[(u64, u64)], mut act: impl FnMut(u64, u64) -> Result<u64, Errn
 
 fn seek(call: &Call<'_>) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
+    if description.stream().is_some_and(|stream| stream.takes_offsets()) {
+        return Ok(0);
+    }
     let node = description.node().ok_or(Errno::ESPIPE)?;
     let offset = call.arguments[1] as i64;
     let from = |start: u64| start.checked_add_signed(offset).filter(|at| *at <= i64::MAX as u64);

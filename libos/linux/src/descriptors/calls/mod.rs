@@ -10,6 +10,7 @@ pub(crate) mod notices;
 pub(crate) mod options;
 pub(crate) mod paths;
 pub(crate) mod process;
+pub(crate) mod queues;
 pub(crate) mod ready;
 pub(crate) mod sockets;
 pub(crate) mod splice;

@@ -13,7 +13,8 @@ use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use nom_fs::proc::ProcNode;
 use nom_fs::{
-    Access, Caller, Errno, LastLink, NodeId, NodeType, Ownership, PTMX, Replace, Stamp, TTY, Vfs, terminal_of,
+    Access, Caller, Credentials, Errno, LastLink, NodeId, NodeType, Ownership, PTMX, Replace, Stamp, TTY,
+    Vfs, terminal_of,
 };
 
 const HERE: i32 = abi::AT_FDCWD;
@@ -281,8 +282,17 @@ fn read_link(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errn
 }
 
 fn access(call: &Call<'_>, descriptor: i32, index: usize, flags: u32) -> Result<u64, Errno> {
+    const EFFECTIVE: u32 = 0x200;
     let wanted = Access::from_bits(call.arguments[index + 1] as u32)?;
+    let (user, group) = {
+        let view = call.process().view.borrow();
+        (view.users().real, view.groups().real)
+    };
     at(call, descriptor, index, |vfs, caller, at, path| {
+        // Asked is what the real user may (access(2)).
+        let real = Credentials { user, group, ..caller.credentials.clone() };
+        let real = if flags & EFFECTIVE != 0 { caller.credentials } else { &real };
+        let caller = &Caller { credentials: real, ..*caller };
         let node = match path.is_empty() && flags & abi::AT_EMPTY_PATH != 0 {
             true => at,
             false => vfs.resolve(caller, at, path, following(flags))?,

@@ -1,0 +1,147 @@
+//! What semaphores and messages of System V have in common: keys, owners, permissions (sysvipc(7)).
+
+use crate::call::Call;
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use core::cell::{Cell, RefCell};
+use nom_fs::Errno;
+
+/// A key that finds nothing.
+const IPC_PRIVATE: i32 = 0;
+const IPC_CREAT: u32 = 0o1000;
+const IPC_EXCL: u32 = 0o2000;
+/// In the flags of an operation: it does not wait.
+pub(super) const IPC_NOWAIT: u32 = 0o4000;
+/// Commands of semctl(2) and msgctl(2).
+pub(super) const IPC_RMID: u32 = 0;
+pub(super) const IPC_SET: u32 = 1;
+pub(super) const IPC_STAT: u32 = 2;
+const MODE: u32 = 0o777;
+/// What is wanted of an object.
+pub(super) const READ: u32 = 0o4;
+pub(super) const ALTER: u32 = 0o2;
+
+/// Whose something is, and who may do what with it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Permissions {
+    key: i32,
+    mode: u32,
+    /// User and group: whose it is, and who made it.
+    owner: (u32, u32),
+    creator: (u32, u32),
+}
+
+impl Permissions {
+    /// Errors: EACCES if the caller may not do that.
+    pub fn check(&self, call: &Call<'_>, wanted: u32) -> Result<(), Errno> {
+        let view = call.process().view.borrow();
+        let credentials = &view.credentials;
+        let triple = match () {
+            () if [self.owner.0, self.creator.0].contains(&credentials.user) => self.mode >> 6,
+            () if credentials.is_in(self.owner.1) || credentials.is_in(self.creator.1) => self.mode >> 3,
+            () => self.mode,
+        };
+        if credentials.is_root() || triple & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// Errors: EPERM unless the caller is root or has it.
+    pub fn check_owner(&self, call: &Call<'_>) -> Result<(), Errno> {
+        let user = call.process().user();
+        if user == 0 || [self.owner.0, self.creator.0].contains(&user) { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// `struct ipc64_perm`.
+    pub fn words(&self) -> [u64; 6] {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let (owner, creator) = (self.owner, self.creator);
+        [pair(self.key as u32, owner.0), pair(owner.1, creator.0), pair(creator.1, self.mode), 0, 0, 0]
+    }
+
+    /// Takes owner and mode from what begins as `struct ipc64_perm` at an address.
+    pub fn set(&mut self, call: &Call<'_>, address: u64) -> Result<(), Errno> {
+        let [_, user, group, _, _, mode]: [u32; 6] = call.memory().read_value(address)?;
+        (self.owner, self.mode) = ((user, group), mode & MODE);
+        Ok(())
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now(call: &Call<'_>) -> u64 {
+    call.now().0 / 1_000_000_000
+}
+
+/// Objects of a kind, by their identifiers.
+#[derive(Debug)]
+pub(super) struct Objects<T> {
+    all: RefCell<BTreeMap<i32, Rc<T>>>,
+    next: Cell<i32>,
+}
+
+impl<T> Default for Objects<T> {
+    fn default() -> Objects<T> {
+        Objects { all: RefCell::default(), next: Cell::new(0) }
+    }
+}
+
+/// Something that has a key.
+pub(super) trait Keyed {
+    /// Who may do what with it.
+    fn permissions(&self) -> &Cell<Permissions>;
+}
+
+impl<T: Keyed> Objects<T> {
+    /// The one with this identifier. Errors: EINVAL.
+    pub fn get(&self, id: i32) -> Result<Rc<T>, Errno> {
+        self.all.borrow().get(&id).cloned().ok_or(Errno::EINVAL)
+    }
+
+    /// Takes one away. Errors: EINVAL; EPERM.
+    pub fn remove(&self, call: &Call<'_>, id: i32) -> Result<Rc<T>, Errno> {
+        let object = self.get(id)?;
+        object.permissions().get().check_owner(call)?;
+        self.all.borrow_mut().remove(&id);
+        Ok(object)
+    }
+
+    /// All of them.
+    pub fn list(&self) -> alloc::vec::Vec<Rc<T>> {
+        self.all.borrow().values().cloned().collect()
+    }
+
+    /// The identifier of the one with a key, which is made if the flags say so. Errors: ENOENT, EEXIST,
+    /// EACCES; what `fits` says of the one that is there, and `make`.
+    pub fn find_or_make(
+        &self,
+        call: &Call<'_>,
+        (key, flags): (i32, u32),
+        fits: impl FnOnce(&T) -> Result<(), Errno>,
+        make: impl FnOnce(Permissions) -> Result<T, Errno>,
+    ) -> Result<u64, Errno> {
+        let has_key = |(_, object): &(&i32, &Rc<T>)| object.permissions().get().key == key;
+        let found = if key == IPC_PRIVATE { None } else { self.find(has_key) };
+        if let Some((id, object)) = found {
+            if flags & (IPC_CREAT | IPC_EXCL) == IPC_CREAT | IPC_EXCL {
+                return Err(Errno::EEXIST);
+            }
+            fits(&object)?;
+            let wanted = (flags | flags >> 3 | flags >> 6) & 0o6;
+            object.permissions().get().check(call, wanted)?;
+            return Ok(id as u64);
+        }
+        if key != IPC_PRIVATE && flags & IPC_CREAT == 0 {
+            return Err(Errno::ENOENT);
+        }
+        let owner = {
+            let view = call.process().view.borrow();
+            (view.credentials.user, view.credentials.group)
+        };
+        let object = make(Permissions { key, mode: flags & MODE, owner, creator: owner })?;
+        let id = self.next.replace(self.next.get() + 1);
+        self.all.borrow_mut().insert(id, Rc::new(object));
+        Ok(id as u64)
+    }
+
+    fn find(&self, is_it: impl Fn(&(&i32, &Rc<T>)) -> bool) -> Option<(i32, Rc<T>)> {
+        self.all.borrow().iter().find(is_it).map(|(id, object)| (*id, object.clone()))
+    }
+}
