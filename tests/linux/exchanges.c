@@ -299,6 +299,21 @@ static void inheriting(void) {
 	fflush(stdout);
 }
 
+static volatile sig_atomic_t trapped;
+
+static void trap(int signal, siginfo_t *info, void *context) {
+	trapped++;
+}
+
+static void breakpoints(void) {
+	struct sigaction action = {.sa_sigaction = trap, .sa_flags = SA_SIGINFO};
+	sigaction(SIGTRAP, &action, NULL);
+	__asm__ volatile("int3");
+	__asm__ volatile(".byte 0xcd, 3");
+	say("breakpoints", trapped);
+	signal(SIGTRAP, SIG_DFL);
+}
+
 static void limits(void) {
 	pid_t child = fork();
 	if (child == 0) {
@@ -330,6 +345,7 @@ int main(void) {
 	scheduling();
 	users();
 	inheriting();
+	breakpoints();
 	limits();
 	return 0;
 }

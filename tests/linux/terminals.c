@@ -508,6 +508,22 @@ static void packets(void) {
 	close(master), close(slave);
 }
 
+static void old_requests(void) {
+	int end, other;
+	struct termio old, again;
+	struct termios modes;
+	openpty(&other, &end, NULL, NULL, NULL);
+	say("TCGETA", ioctl(end, TCGETA, &old));
+	printf("= %x %x %x %x %d %d\n", old.c_iflag, old.c_oflag, old.c_cflag, old.c_lflag, old.c_line, old.c_cc[VINTR]);
+	old.c_lflag &= ~ECHO, old.c_cc[VINTR] = 7;
+	say("TCSETAW", ioctl(end, TCSETAW, &old));
+	say("TCGETA", ioctl(end, TCGETA, &again));
+	tcgetattr(end, &modes);
+	printf("= %x %x %d %d\n", again.c_lflag, modes.c_lflag, again.c_cc[VINTR], modes.c_cc[VINTR]);
+	say("TCSETA to nowhere", ioctl(end, TCSETA, NULL));
+	close(end), close(other);
+}
+
 static void hang_ups(void) {
 	char byte;
 	int other_master, other_slave;
@@ -560,5 +576,6 @@ int main(void) {
 	job_control();
 	hang_ups();
 	packets();
+	old_requests();
 	return 0;
 }

@@ -33,10 +33,10 @@ pub(crate) const STACK_BYTES: usize = 128 << 10;
 /// Bytes of the instruction `syscall`.
 const SYSCALL_BYTES: u64 = 2;
 
-/// The exception of who may not do something, and what it says of an instruction that raises number 3: where
-/// that is in the table of exceptions, and that it is there.
+/// The exception of who may not do something, and the bit of its code that says that this is to raise another
+/// exception (Intel SDM 3A, 6.13). Which one stands above it, which QEMU's translator shifts once too often.
 const GENERAL_PROTECTION: u64 = 13;
-const BREAKPOINT: u64 = 3 << 3 | 2;
+const OF_GATE: u64 = 2;
 
 /// A thread of a program.
 pub struct Task {
@@ -235,8 +235,12 @@ impl Task {
 
     fn raise_exception(&self, vector: u64, code: u64) {
         let rip = self.context.borrow().registers().rip;
-        if (vector, code) == (GENERAL_PROTECTION, BREAKPOINT) {
-            return self.stop_at_breakpoint(rip, code);
+        if vector == GENERAL_PROTECTION
+            && code & OF_GATE != 0
+            && let Some(bytes) = self.breakpoint_at(rip)
+        {
+            self.context.borrow_mut().registers_mut().rip += bytes;
+            return self.force(Info::fault(Signal::TRAP, abi::SI_KERNEL as i32, 0), [vector, code, 0]);
         }
         let (signal, reason, address) = match vector {
             0 => (Signal::FPE, abi::FPE_INTDIV, rip),
@@ -250,14 +254,16 @@ impl Task {
         self.force(Info::fault(signal, reason as i32, address), [vector, code, 0]);
     }
 
-    /// `int3` is a fault, since the kernel lets nobody raise that exception: as on Linux the program is told
-    /// of it behind the instruction.
-    fn stop_at_breakpoint(&self, rip: u64, code: u64) {
+    /// The bytes of the instruction at an address if that is `int3`: a fault, since the kernel lets nobody
+    /// raise that exception. As on Linux the program is told of it behind the instruction.
+    fn breakpoint_at(&self, address: u64) -> Option<u64> {
         const SHORT: u8 = 0xcc;
-        let is_short = self.process.memory().read_value::<u8>(rip) == Ok(SHORT);
-        self.context.borrow_mut().registers_mut().rip += if is_short { 1 } else { 2 };
-        let info = Info::fault(Signal::TRAP, abi::SI_KERNEL as i32, 0);
-        self.force(info, [GENERAL_PROTECTION, code, 0]);
+        const LONG: [u8; 2] = [0xcd, 3];
+        let memory = self.process.memory();
+        if memory.read_value::<u8>(address) == Ok(SHORT) {
+            return Some(1);
+        }
+        (memory.read_value::<[u8; 2]>(address) == Ok(LONG)).then_some(2)
     }
 
     /// Has a signal come that its own instruction raised: who blocks or ignores it ends.

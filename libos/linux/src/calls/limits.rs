@@ -46,6 +46,7 @@ impl Default for Limits {
         limits[abi::RLIMIT_NOFILE as usize] = DESCRIPTORS;
         limits[abi::RLIMIT_NPROC as usize] = [1 << 12, 1 << 12];
         limits[abi::RLIMIT_CORE as usize] = [0, INFINITY];
+        limits[abi::RLIMIT_MEMLOCK as usize] = [8 << 20; 2];
         limits[abi::RLIMIT_MSGQUEUE as usize] = [819_200, 819_200];
         limits[abi::RLIMIT_NICE as usize] = [0, 0];
         limits[abi::RLIMIT_RTPRIO as usize] = [0, 0];

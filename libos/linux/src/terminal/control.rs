@@ -29,6 +29,13 @@ pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd) -> Option<Result<u64, E
         request::TCSETS | request::TCSETSW | request::TCSETSF => {
             memory.read_value(argument).map(|modes| terminal.set_modes(modes, asked == request::TCSETSF))
         }
+        request::TCGETA => memory.write_value(argument, &terminal.discipline.borrow().modes().old()),
+        request::TCSETA | request::TCSETAW | request::TCSETAF => memory.read_value(argument).map(|old| {
+            let modes = terminal.discipline.borrow().modes().with_old(&old);
+            terminal.set_modes(modes, asked == request::TCSETAF);
+        }),
+        // Which flags nobody may change: none.
+        request::TIOCGLCKTRMIOS => memory.write_value(argument, &[0_u8; size_of::<TerminalModes>()]),
         request::TIOCGWINSZ => memory.write_value(argument, &terminal.window.get()),
         request::TIOCSWINSZ => memory.read_value(argument).map(|window| terminal.set_window(window)),
         request::TCFLSH => terminal.flush(end.side, argument as u32),
@@ -61,10 +68,13 @@ pub(crate) fn answer(call: &Call<'_>, end: &TerminalEnd) -> Option<Result<u64, E
 
 /// Whether a request is for who is in the foreground alone.
 fn changes(asked: u32) -> bool {
-    const CHANGES: [u32; 7] = [
+    const CHANGES: [u32; 10] = [
         request::TCSETS,
         request::TCSETSW,
         request::TCSETSF,
+        request::TCSETA,
+        request::TCSETAW,
+        request::TCSETAF,
         request::TCFLSH,
         request::TCXONC,
         request::TCSBRK,

@@ -28,6 +28,16 @@ pub(crate) struct TerminalModes {
     characters: [u8; 19],
 }
 
+/// Linux's `struct termio`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct OldModes {
+    flags: [u16; 4],
+    line: u8,
+    characters: [u8; 8],
+    padding: u8,
+}
+
 impl Default for TerminalModes {
     /// Those of a new pseudoterminal (`tty_std_termios` of Linux).
     fn default() -> TerminalModes {
@@ -68,6 +78,27 @@ impl TerminalModes {
 
     fn has(&self, flag: u32) -> bool {
         self.local & flag != 0
+    }
+
+    /// As `struct termio` has it, which is older: half of the flags, and eight characters.
+    pub(super) fn old(&self) -> OldModes {
+        let half = |flags: u32| flags as u16;
+        let flags = [half(self.input), half(self.output), half(self.control), half(self.local)];
+        let mut characters = [0; 8];
+        characters.copy_from_slice(&self.characters[..8]);
+        OldModes { flags, line: self.line, characters, padding: 0 }
+    }
+
+    /// With what `struct termio` has of it.
+    #[must_use]
+    pub(super) fn with_old(mut self, old: &OldModes) -> TerminalModes {
+        let all = [&mut self.input, &mut self.output, &mut self.control, &mut self.local];
+        for (flags, half) in all.into_iter().zip(old.flags) {
+            *flags = *flags & !u32::from(u16::MAX) | u32::from(half);
+        }
+        self.line = old.line;
+        self.characters[..8].copy_from_slice(&old.characters);
+        self
     }
 
     /// Whether `byte` is this control character, which 0 turns off.
