@@ -25,6 +25,18 @@ impl Credentials {
         self.user == 0
     }
 
+    /// What `permissions` let them do to what belongs to this user and group: the lowest three bits
+    /// (path_resolution(7)).
+    pub fn granted(&self, (user, group): (u32, u32), permissions: u32) -> u32 {
+        if self.user == user {
+            permissions >> 6
+        } else if self.is_in(group) {
+            permissions >> 3
+        } else {
+            permissions
+        }
+    }
+
     /// Whether they belong to a group.
     pub fn is_in(&self, group: u32) -> bool {
         self.group == group || self.groups.contains(&group)
@@ -119,13 +131,7 @@ impl Credentials {
 
     /// Whether a file's permissions let them do this.
     pub(crate) fn check_rights(&self, file: &Rights, wanted: Access) -> Result<(), Errno> {
-        let granted = if self.user == file.user {
-            file.permissions >> 6
-        } else if self.is_in(file.group) {
-            file.permissions >> 3
-        } else {
-            file.permissions
-        };
+        let granted = self.granted((file.user, file.group), file.permissions);
         if granted & wanted.0 == wanted.0 {
             return Ok(());
         }

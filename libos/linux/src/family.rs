@@ -178,6 +178,11 @@ impl ProcessFamily {
         self.processes.borrow().get(&id).cloned()
     }
 
+    /// The thread with this identifier, of whatever process.
+    pub(crate) fn task(&self, id: u32) -> Option<Rc<Task>> {
+        self.processes.borrow().values().find_map(|process| process.tasks.borrow().get(&id).cloned())
+    }
+
     pub(crate) fn add(&self, process: Rc<Process>) {
         self.processes.borrow_mut().insert(process.id, process);
     }

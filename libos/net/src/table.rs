@@ -76,10 +76,16 @@ pub struct Table<T> {
 #[inline]
 fn hint_place(tuple: &FourTuple) -> usize {
     let bits = match tuple.remote {
-        SocketAddr::V4(remote) => remote.ip().to_bits() ^ u32::from(remote.port()),
+        SocketAddr::V4(remote) => return hint_place_v4(remote),
         SocketAddr::V6(remote) => remote.ip().to_bits() as u32 ^ u32::from(remote.port()),
     };
     bits as usize % HINTS
+}
+
+/// The same of a flow over IPv4.
+#[inline]
+fn hint_place_v4(remote: SocketAddrV4) -> usize {
+    (remote.ip().to_bits() ^ u32::from(remote.port())) as usize % HINTS
 }
 
 impl<T> Table<T> {
@@ -168,8 +174,7 @@ impl<T> Table<T> {
     /// The name of the flow over IPv4 of these addresses, ours first.
     #[inline]
     pub fn find_v4(&mut self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<FlowId> {
-        let place = (remote.ip().to_bits() ^ u32::from(remote.port())) as usize % HINTS;
-        let index = self.hints[place];
+        let index = self.hints[hint_place_v4(remote)];
         if let Some(Slot { generation, flow: Some((FourTuple { local: to, remote: from }, _)) }) =
             self.slots.get(index as usize)
             && let (SocketAddr::V4(to), SocketAddr::V4(from)) = (to, from)

@@ -1,4 +1,5 @@
-//! What semaphores and messages of System V have in common: keys, owners, permissions (sysvipc(7)).
+//! What shared memory, semaphores and messages of System V have in common: keys, owners, permissions
+//! (sysvipc(7)).
 
 use crate::call::Call;
 use alloc::collections::BTreeMap;
@@ -7,12 +8,12 @@ use core::cell::{Cell, RefCell};
 use nom_fs::Errno;
 
 /// A key that finds nothing.
-const IPC_PRIVATE: i32 = 0;
-const IPC_CREAT: u32 = 0o1000;
-const IPC_EXCL: u32 = 0o2000;
+pub(super) const IPC_PRIVATE: i32 = 0;
+pub(super) const IPC_CREAT: u32 = 0o1000;
+pub(super) const IPC_EXCL: u32 = 0o2000;
 /// In the flags of an operation: it does not wait.
 pub(super) const IPC_NOWAIT: u32 = 0o4000;
-/// Commands of semctl(2) and msgctl(2).
+/// Commands of shmctl(2), semctl(2) and msgctl(2).
 pub(super) const IPC_RMID: u32 = 0;
 pub(super) const IPC_SET: u32 = 1;
 pub(super) const IPC_STAT: u32 = 2;
@@ -32,6 +33,23 @@ pub(super) struct Permissions {
 }
 
 impl Permissions {
+    /// Of something that the caller makes.
+    pub fn new(call: &Call<'_>, key: i32, flags: u32) -> Permissions {
+        let view = call.process().view.borrow();
+        let owner = (view.credentials.user, view.credentials.group);
+        Permissions { key, mode: flags & MODE, owner, creator: owner }
+    }
+
+    /// Whether a key that is not private finds it.
+    pub fn has_key(&self, key: i32) -> bool {
+        key != IPC_PRIVATE && self.key == key
+    }
+
+    /// No key finds it any more.
+    pub fn forget_key(&mut self) {
+        self.key = IPC_PRIVATE;
+    }
+
     /// Errors: EACCES if the caller may not do that.
     pub fn check(&self, call: &Call<'_>, wanted: u32) -> Result<(), Errno> {
         let view = call.process().view.borrow();
@@ -117,9 +135,7 @@ impl<T: Keyed> Objects<T> {
         fits: impl FnOnce(&T) -> Result<(), Errno>,
         make: impl FnOnce(Permissions) -> Result<T, Errno>,
     ) -> Result<u64, Errno> {
-        let has_key = |(_, object): &(&i32, &Rc<T>)| object.permissions().get().key == key;
-        let found = if key == IPC_PRIVATE { None } else { self.find(has_key) };
-        if let Some((id, object)) = found {
+        if let Some((id, object)) = self.find(key) {
             if flags & (IPC_CREAT | IPC_EXCL) == IPC_CREAT | IPC_EXCL {
                 return Err(Errno::EEXIST);
             }
@@ -131,17 +147,15 @@ impl<T: Keyed> Objects<T> {
         if key != IPC_PRIVATE && flags & IPC_CREAT == 0 {
             return Err(Errno::ENOENT);
         }
-        let owner = {
-            let view = call.process().view.borrow();
-            (view.credentials.user, view.credentials.group)
-        };
-        let object = make(Permissions { key, mode: flags & MODE, owner, creator: owner })?;
+        let object = make(Permissions::new(call, key, flags))?;
         let id = self.next.replace(self.next.get() + 1);
         self.all.borrow_mut().insert(id, Rc::new(object));
         Ok(id as u64)
     }
 
-    fn find(&self, is_it: impl Fn(&(&i32, &Rc<T>)) -> bool) -> Option<(i32, Rc<T>)> {
-        self.all.borrow().iter().find(is_it).map(|(id, object)| (*id, object.clone()))
+    fn find(&self, key: i32) -> Option<(i32, Rc<T>)> {
+        let all = self.all.borrow();
+        let mut with_key = all.iter().filter(|(_, object)| object.permissions().get().has_key(key));
+        with_key.next().map(|(id, object)| (*id, object.clone()))
     }
 }

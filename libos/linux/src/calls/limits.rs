@@ -142,9 +142,9 @@ async fn count_down(handle: Handle, process: Weak<Process>, setting: u64, [soft,
         let there = process.upgrade().filter(|process| process.time_limits_set.get() == setting);
         let Some(process) = there else { return };
         if next >= hard {
-            return process.send(&process.family, Info::sent(Signal::KILL, abi::SI_KERNEL as i32, 0, 0));
+            return process.send(&process.family, Info::by_kernel(Signal::KILL));
         }
-        process.send(&process.family, Info::sent(Signal::XCPU, abi::SI_KERNEL as i32, 0, 0));
+        process.send(&process.family, Info::by_kernel(Signal::XCPU));
         next = next.saturating_add(1).min(hard);
     }
 }

@@ -94,11 +94,7 @@ fn subject(call: &Call<'_>) -> Result<Rc<Task>, Errno> {
     match u32::try_from(call.int(0)) {
         Err(_) => Err(Errno::EINVAL),
         Ok(0) => Ok(call.task().clone()),
-        Ok(id) => {
-            let processes = call.family().processes();
-            let mut found = processes.iter().filter_map(|process| process.tasks.borrow().get(&id).cloned());
-            found.next().ok_or(Errno::ESRCH)
-        }
+        Ok(id) => call.family().task(id).ok_or(Errno::ESRCH),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Segments of shared memory: shmget(2), shmat(2), shmdt(2), shmctl(2).
 
+use super::ipc::{IPC_CREAT, IPC_EXCL, IPC_PRIVATE, IPC_RMID, IPC_SET, IPC_STAT, Permissions, now};
 use crate::call::Call;
 use crate::memory::{MappedRegion, PAGE, Rights, SharedPages, Where};
 use crate::table::SystemCall;
@@ -9,10 +10,6 @@ use core::cell::{Cell, RefCell};
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 
-/// A key that finds nothing.
-const IPC_PRIVATE: i32 = 0;
-const IPC_CREAT: u32 = 0o1000;
-const IPC_EXCL: u32 = 0o2000;
 const SHM_HUGETLB: u32 = 0o4000;
 /// Flags of shmat(2).
 const SHM_RDONLY: u32 = 0o10_000;
@@ -20,14 +17,10 @@ const SHM_RND: u32 = 0o20_000;
 const SHM_REMAP: u32 = 0o40_000;
 const SHM_EXEC: u32 = 0o100_000;
 /// Commands of shmctl(2).
-const IPC_RMID: u32 = 0;
-const IPC_SET: u32 = 1;
-const IPC_STAT: u32 = 2;
 const SHM_LOCK: u32 = 11;
 const SHM_UNLOCK: u32 = 12;
 /// In a mode: it goes when nobody has it any more.
 const SHM_DEST: u32 = 0o1000;
-const MODE: u32 = 0o777;
 /// Most bytes of a segment.
 const BYTES_MAX: u64 = 1 << 46;
 
@@ -60,12 +53,8 @@ pub const ROWS: &[SystemCall] = &[
 /// A segment.
 #[derive(Debug)]
 struct Segment {
-    key: i32,
+    permissions: Permissions,
     bytes: u64,
-    mode: u32,
-    /// User and group: whose it is, and who made it.
-    owner: (u32, u32),
-    creator: (u32, u32),
     /// Its pages, for as long as it is not removed; who has it attached keeps them, too.
     kept: Option<Rc<SharedPages>>,
     pages: Weak<SharedPages>,
@@ -86,9 +75,8 @@ impl Segment {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let [attach, detach, change] = self.times;
         let mut words = [0; 14];
-        words[0] = pair(self.key as u32, self.owner.0);
-        words[1] = pair(self.owner.1, self.creator.0);
-        words[2] = pair(self.creator.1, self.mode | if self.kept.is_none() { SHM_DEST } else { 0 });
+        words[..6].copy_from_slice(&self.permissions.words());
+        words[2] |= pair(0, if self.kept.is_none() { SHM_DEST } else { 0 });
         words[6..12].copy_from_slice(&[
             self.bytes,
             attach,
@@ -118,14 +106,10 @@ impl Segments {
     }
 }
 
-fn now(call: &Call<'_>) -> u64 {
-    call.now().0 / 1_000_000_000
-}
-
 fn get(call: &Call<'_>) -> Result<u64, Errno> {
     let (key, bytes, flags) = (call.int(0), call.arguments[1], call.arguments[2] as u32);
     let all = &call.family().segments;
-    let known = |(_, segment): &(&i32, &Segment)| key != IPC_PRIVATE && segment.key == key;
+    let known = |(_, segment): &(&i32, &Segment)| segment.permissions.has_key(key);
     let found = all.segments.borrow().iter().find(known).map(|(id, segment)| (*id, segment.bytes));
     if let Some((id, there)) = found {
         return match () {
@@ -144,16 +128,9 @@ fn get(call: &Call<'_>) -> Result<u64, Errno> {
         return Err(Errno::ENOMEM);
     }
     let pages = SharedPages::new(call.memory().keeper(), None);
-    let owner = {
-        let view = call.process().view.borrow();
-        (view.credentials.user, view.credentials.group)
-    };
     let segment = Segment {
-        key,
+        permissions: Permissions::new(call, key, flags),
         bytes,
-        mode: flags & MODE,
-        owner,
-        creator: owner,
         pages: Rc::downgrade(&pages),
         kept: Some(pages),
         times: [0, 0, now(call)],
@@ -219,25 +196,22 @@ fn detach(call: &Call<'_>) -> Result<u64, Errno> {
 
 fn control(call: &Call<'_>) -> Result<u64, Errno> {
     let (command, buffer) = (call.arguments[1] as u32, call.arguments[2]);
-    let (now, user) = (now(call), call.process().user());
-    call.family().segments.with(call.int(0), |segment| {
-        let is_owner = user == 0 || user == segment.owner.0 || user == segment.creator.0;
-        match command {
-            IPC_STAT => call.memory().write_value(buffer, &segment.status()).map(|()| 0),
-            IPC_RMID | IPC_SET if !is_owner => Err(Errno::EPERM),
-            IPC_RMID => {
-                segment.key = IPC_PRIVATE;
-                segment.kept = None;
-                Ok(0)
-            }
-            IPC_SET => {
-                let [_, user, group, _, _, mode]: [u32; 6] = call.memory().read_value(buffer)?;
-                (segment.owner, segment.mode) = ((user, group), mode & MODE);
-                segment.times[2] = now;
-                Ok(0)
-            }
-            SHM_LOCK | SHM_UNLOCK => Ok(0),
-            _ => Err(Errno::EINVAL),
+    let now = now(call);
+    call.family().segments.with(call.int(0), |segment| match command {
+        IPC_STAT => call.memory().write_value(buffer, &segment.status()).map(|()| 0),
+        IPC_RMID => {
+            segment.permissions.check_owner(call)?;
+            segment.permissions.forget_key();
+            segment.kept = None;
+            Ok(0)
         }
+        IPC_SET => {
+            segment.permissions.check_owner(call)?;
+            segment.permissions.set(call, buffer)?;
+            segment.times[2] = now;
+            Ok(0)
+        }
+        SHM_LOCK | SHM_UNLOCK => Ok(0),
+        _ => Err(Errno::EINVAL),
     })
 }

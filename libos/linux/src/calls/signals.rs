@@ -4,6 +4,7 @@ use crate::call::Call;
 use crate::process::Process;
 use crate::signals::{Action, Alternate, Info, RETURN_BYTES, Signal, SignalSet, on_return};
 use crate::table::SystemCall;
+use crate::task::Task;
 use alloc::rc::Rc;
 use alloc::vec;
 use linux_raw_sys::general as abi;
@@ -285,12 +286,8 @@ fn give_thread(call: &Call<'_>, process: Option<i32>, thread: i32, info: Option<
     if thread <= 0 || process.is_some_and(|process| process <= 0) {
         return Err(Errno::EINVAL);
     }
-    let processes = call.family().processes();
-    let found = processes
-        .iter()
-        .filter(|other| process.is_none_or(|process| other.id == process as u32))
-        .find_map(|other| other.tasks.borrow().get(&(thread as u32)).cloned());
-    let found = found.ok_or(Errno::ESRCH)?;
+    let is_in = |task: &Rc<Task>| process.is_none_or(|process| task.process.id == process as u32);
+    let found = call.family().task(thread as u32).filter(is_in).ok_or(Errno::ESRCH)?;
     if !may_signal(call, &found.process, info.and_then(|info| info.signal())) {
         return Err(Errno::EPERM);
     }

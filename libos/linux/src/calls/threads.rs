@@ -197,10 +197,9 @@ fn set_robust(call: &Call<'_>) -> Result<u64, Errno> {
 
 fn robust_of(call: &Call<'_>) -> Result<u64, Errno> {
     let [thread, head, length, ..] = call.arguments;
-    let processes = call.family().processes();
     let found = match thread as u32 {
         0 => Some(call.task().clone()),
-        id => processes.iter().find_map(|process| process.tasks.borrow().get(&id).cloned()),
+        id => call.family().task(id),
     };
     let task = found.ok_or(Errno::ESRCH)?;
     call.memory().write_value(length, &ROBUST_BYTES)?;

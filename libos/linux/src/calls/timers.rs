@@ -77,7 +77,7 @@ pub(crate) struct IntervalTimers([Rc<SignalTimer>; 3]);
 impl Default for IntervalTimers {
     fn default() -> IntervalTimers {
         let timer = |signal, counted| {
-            let info = Some((Info::sent(signal, abi::SI_KERNEL as i32, 0, 0), None));
+            let info = Some((Info::by_kernel(signal), None));
             Rc::new(SignalTimer { counted, info, ..SignalTimer::default() })
         };
         let processor = || Counted::Processor(ProcessorClock::Process);

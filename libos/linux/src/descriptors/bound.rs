@@ -94,9 +94,7 @@ impl BoundAddresses {
         all.push(Rc::downgrade(&bound));
         Ok(bound)
     }
-}
 
-impl BoundAddresses {
     /// Whether some socket has a port, of whatever address.
     pub fn has_port(&self, port: u16) -> bool {
         let all = self.0.borrow();

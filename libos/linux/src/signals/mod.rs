@@ -293,6 +293,11 @@ impl Info {
         Info { signal: signal.0, errno: 0, code, padding: 0, fields }
     }
 
+    /// Of the system itself.
+    pub fn by_kernel(signal: Signal) -> Info {
+        Info::sent(signal, abi::SI_KERNEL as i32, 0, 0)
+    }
+
     /// [`Info::sent`] of a signal's number; nothing for 0, which only asks whether anybody is there.
     ///
     /// # Errors
@@ -338,16 +343,19 @@ const QUEUED_MAX: usize = 256;
 impl Pending {
     /// Adds one. Of those below the real-time ones, one waits at most.
     pub fn add(&mut self, info: Info) {
-        let same = self.queue.iter().filter(|other| other.signal == info.signal).count();
-        if same < if info.signal >= REAL_TIME { QUEUED_MAX } else { 1 } {
+        if self.has_room_for(&info) {
             self.queue.push(info);
         }
     }
 
+    fn has_room_for(&self, info: &Info) -> bool {
+        let same = self.queue.iter().filter(|other| other.signal == info.signal).count();
+        same < if info.signal >= REAL_TIME { QUEUED_MAX } else { 1 }
+    }
+
     /// Whether one more like this would not be kept, though it is of those that queue.
     pub fn is_full_of(&self, info: &Info) -> bool {
-        let same = self.queue.iter().filter(|other| other.signal == info.signal).count();
-        info.signal >= REAL_TIME && same >= QUEUED_MAX
+        info.signal >= REAL_TIME && !self.has_room_for(info)
     }
 
     /// Whether none waits.

@@ -153,10 +153,9 @@ impl Terminal {
 
     /// Signals all processes of a group.
     fn signal(&self, group: u32, signal: Signal) {
-        const BY_KERNEL: i32 = abi::SI_KERNEL as i32;
         let Some(family) = self.family.upgrade() else { return };
         for process in family.processes().iter().filter(|process| process.group.get() == group) {
-            process.send(&family, Info::sent(signal, BY_KERNEL, 0, 0));
+            process.send(&family, Info::by_kernel(signal));
         }
     }
 

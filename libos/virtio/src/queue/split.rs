@@ -123,12 +123,18 @@ impl<T> Split<T> {
             second.store(second_word(*descriptor, more, next), Relaxed);
             at = next;
         }
-        self.first_free = at;
+        self.lend(head, at, token, count);
+        Ok(())
+    }
+
+    /// Shows the device the chain that begins at `head`, behind whose `count` descriptors `next` is free.
+    #[inline]
+    fn lend(&mut self, head: u16, next: u16, token: T, count: u16) {
+        self.first_free = next;
         self.free -= count;
         self.available[RING + self.slot(self.pushed)].store(head, Relaxed);
         self.pushed = self.pushed.wrapping_add(1);
         self.chains.lend(head, token, count);
-        Ok(())
     }
 
     /// The same with a chain of one descriptor.
@@ -142,11 +148,7 @@ impl<T> Split<T> {
         let next = self.next[usize::from(head)];
         first.store(descriptor.bus, Relaxed);
         second.store(second_word(descriptor, false, next), Relaxed);
-        self.first_free = next;
-        self.free -= 1;
-        self.available[RING + self.slot(self.pushed)].store(head, Relaxed);
-        self.pushed = self.pushed.wrapping_add(1);
-        self.chains.lend(head, token, 1);
+        self.lend(head, next, token, 1);
         Ok(())
     }
 

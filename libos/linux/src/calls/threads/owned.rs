@@ -33,9 +33,7 @@ pub(super) fn lock(
             return Err(Errno::EDEADLK);
         }
         let Some(deadline_ns) = limit else { return Err(Errno::EAGAIN) };
-        let lives =
-            |process: &alloc::rc::Rc<crate::process::Process>| process.tasks.borrow().contains_key(&owner);
-        if !call.family().processes().iter().any(lives) {
+        if call.family().task(owner).is_none() {
             return Err(Errno::ESRCH);
         }
         memory.write_value(address, &(word | FUTEX_WAITERS))?;

@@ -32,9 +32,8 @@ fn open(call: &Call<'_>) -> Result<u64, Errno> {
     }
     let Some(process) = call.family().process(id as u32) else {
         // A thread is none of its own.
-        let is_thread = |process: &Rc<Process>| process.tasks.borrow().contains_key(&(id as u32));
-        let is_there = call.family().processes().iter().any(is_thread);
-        return Err(if is_there { Errno::EINVAL } else { Errno::ESRCH });
+        let thread = call.family().task(id as u32);
+        return Err(if thread.is_some() { Errno::EINVAL } else { Errno::ESRCH });
     };
     of_process(call, process, flags).map(|descriptor| descriptor as u64)
 }

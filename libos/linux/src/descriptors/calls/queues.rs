@@ -106,12 +106,8 @@ fn check(call: &Call<'_>, queue: &MessageQueue, flags: u32) -> Result<(), Errno>
     };
     let view = call.process().view.borrow();
     let credentials = &view.credentials;
-    let triple = match () {
-        () if credentials.user == queue.owner.0 => queue.mode >> 6,
-        () if credentials.is_in(queue.owner.1) => queue.mode >> 3,
-        () => queue.mode,
-    };
-    if credentials.is_root() || triple & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+    let granted = credentials.granted(queue.owner, queue.mode);
+    if credentials.is_root() || granted & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
 }
 
 /// A new queue. Errors: EINVAL if it cannot be so; ENOSPC and EMFILE if there are too many or too large ones.
@@ -155,16 +151,21 @@ fn queue(description: &Description) -> Result<&Rc<MessageQueue>, Errno> {
     description.stream().and_then(|stream| stream.queue()).ok_or(Errno::EBADF)
 }
 
-/// Does something with a queue as soon as that can be done. Errors: what `act` says; EAGAIN of who does not
-/// wait, ETIMEDOUT.
+/// Does something with a queue, as soon as that can be done unless the description says not to wait. Errors:
+/// what `act` says, ETIMEDOUT.
 fn when_ready<T>(
     call: &Call<'_>,
     description: &Description,
     deadline_ns: Option<u64>,
-    act: impl FnMut() -> Result<T, Errno>,
+    mut act: impl FnMut() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let waiting = until_ready(act, |waker| description.wake(waker));
-    call.block_until(deadline_ns, waiting)?.unwrap_or(Err(Errno::ETIMEDOUT))
+    match act() {
+        Err(Errno::EAGAIN) if !description.is_nonblocking() => {
+            let waiting = until_ready(act, |waker| description.wake(waker));
+            call.block_until(deadline_ns, waiting)?.unwrap_or(Err(Errno::ETIMEDOUT))
+        }
+        result => result,
+    }
 }
 
 fn send(call: &Call<'_>) -> Result<u64, Errno> {
@@ -181,13 +182,7 @@ fn send(call: &Call<'_>) -> Result<u64, Errno> {
     }
     let mut bytes = alloc::vec![0; length as usize];
     call.memory().read(message, &mut bytes)?;
-    let give = || queue.send(priority as u32, &bytes);
-    let told = match give() {
-        Err(Errno::EAGAIN) if !description.is_nonblocking() => {
-            when_ready(call, &description, deadline_ns, give)
-        }
-        result => result,
-    }?;
+    let told = when_ready(call, &description, deadline_ns, || queue.send(priority as u32, &bytes))?;
     if let Some(Notification { process, info: Some(info) }) = told
         && let Some(process) = call.family().process(process)
     {
@@ -207,13 +202,9 @@ fn receive(call: &Call<'_>) -> Result<u64, Errno> {
     if length < queue.bytes_max {
         return Err(Errno::EMSGSIZE);
     }
-    let (of, bytes) = match queue.receive() {
-        Err(Errno::EAGAIN) if !description.is_nonblocking() => {
-            let _waits = queue.wait_to_receive();
-            when_ready(call, &description, deadline_ns, || queue.receive())
-        }
-        result => result,
-    }?;
+    let waits = queue.wait_to_receive();
+    let (of, bytes) = when_ready(call, &description, deadline_ns, || queue.receive())?;
+    drop(waits);
     if priority != 0 {
         call.memory().write_value(priority, &of)?;
     }
