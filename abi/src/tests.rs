@@ -17,7 +17,10 @@ fn board() -> Box<Board> {
 
 #[test]
 fn codes_on_the_board_have_names() {
-    assert_eq!([0, 1, 2, 3, 4, 5].map(ClockSource::name), ["none", "kvmclock", "cpuid", "hpet", "pit", "none"]);
+    assert_eq!(
+        [0, 1, 2, 3, 4, 5].map(ClockSource::name),
+        ["none", "kvmclock", "cpuid", "hpet", "pit", "none"]
+    );
     let names = ["trusted", "virtio-iommu", "intel-iommu", "intel-iommu", "trusted"];
     assert_eq!([0, 1, 2, 3, 4].map(DmaProtection::name), names);
     let interrupts = ["trusted", "trusted", "remapped", "trusted"];
@@ -61,11 +64,10 @@ fn an_application_has_the_name_that_was_written() {
 #[test]
 fn usage_lies_on_pages_of_its_own_behind_the_board() {
     let bytes = board::BOARD_BYTES as u64;
-    assert_eq!([0, 1, 3].map(|index| board::usage_address(1 << 40, index) - (1 << 40)), [
-        bytes,
-        bytes + 4096,
-        bytes + 3 * 4096
-    ]);
+    assert_eq!(
+        [0, 1, 3].map(|index| board::usage_address(1 << 40, index) - (1 << 40)),
+        [bytes, bytes + 4096, bytes + 3 * 4096]
+    );
     let Usage { cores, preemptions, frames, cycles, refused } = Usage::none();
     assert_eq!([cores, preemptions].map(AtomicU32::into_inner), [0; 2]);
     assert_eq!([frames, cycles, refused].map(AtomicU64::into_inner), [0; 3]);

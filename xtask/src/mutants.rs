@@ -74,7 +74,7 @@ impl Lab {
         command.args(["--kill-after=10", &seconds.to_string()]).args(words).current_dir(directory);
         command.env("CARGO_TARGET_DIR", &self.build).env("NOM_ROOT", &self.tree).stdin(Stdio::null());
         if directory == self.tree {
-            // One line is another than before: what did not change is not compiled again, in a sixth of the time.
+            // One line differs: what did not change is not compiled again, which takes a sixth of the time.
             command.env("CARGO_PROFILE_DEV_INCREMENTAL", "true").env_remove("CARGO_INCREMENTAL");
         }
         command.output().with_context(|| format!("cannot run `timeout {}`", words.join(" ")))

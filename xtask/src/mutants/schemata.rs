@@ -238,7 +238,8 @@ impl<'a> Visit<'a> for Weaver<'_> {
                 for (number, mutant) in self.take(guard.span().start(), "MatchArmGuard") {
                     let sign = if mutant.replacement == "true" { "" } else { "!" };
                     let joint = if mutant.replacement == "true" { "||" } else { "&&" };
-                    write!(conditions, "({sign}crate::mutant::is({number}) {joint} ").expect("it is a string");
+                    write!(conditions, "({sign}crate::mutant::is({number}) {joint} ")
+                        .expect("it is a string");
                 }
                 let place = guard.span().byte_range();
                 let ends = ")".repeat(conditions.matches('(').count() - conditions.matches("is(").count());
@@ -268,5 +269,89 @@ impl<'a> Visit<'a> for Weaver<'_> {
             }
         }
         visit::visit_expr_struct(self, literal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+const TWICE: u32 = 1 + 1;
+fn f(a: u32, b: u32) -> u32 {
+    let both = a + b;
+    match both {
+        0 if a == b => 7,
+        1 => TWICE,
+        _ => S { x: a, ..S::new() }.x,
+    }
+}
+fn all() -> impl Iterator<Item = u32> {
+    0..!4
+}
+";
+
+    fn mutant(genre: &str, start: (usize, usize), replacement: &str) -> Generated {
+        let span = serde_json::json!({
+            "start": { "line": start.0, "column": start.1 },
+            "end": { "line": start.0, "column": start.1 + 1 },
+        });
+        let all = serde_json::json!({
+            "name": "", "package": "", "file": "", "genre": genre, "replacement": replacement, "span": span,
+        });
+        serde_json::from_value(all).expect("it has all fields")
+    }
+
+    fn woven(mutants: &[Generated]) -> Schemata {
+        let numbered: Vec<(u32, &Generated)> = (1..).zip(mutants).collect();
+        let woven = weave(TEXT, &numbered).expect("it is Rust");
+        syn::parse_file(&woven.text).unwrap_or_else(|error| panic!("{error}:\n{}", woven.text));
+        woven
+    }
+
+    #[test]
+    fn each_kind_is_switched_where_it_stands() {
+        for (genre, start, replacement, expected) in [
+            ("FnValue", (3, 5), "0", "if crate::mutant::is(1) { return 0; }\nlet both"),
+            ("BinaryOperator", (3, 18), "-", "(if crate::mutant::is(1) {\na\n-\nb\n} else {a + b\n})"),
+            ("UnaryOperator", (11, 8), "", "(if crate::mutant::is(1) {\n4\n} else {!4\n})"),
+            ("MatchArm", (6, 9), "", "1 if !crate::mutant::is(1) && true  =>"),
+            ("MatchArm", (5, 9), "", "0 if !crate::mutant::is(1) && (a == b) =>"),
+            ("MatchArmGuard", (5, 14), "true", "if (crate::mutant::is(1) || (a == b)) =>"),
+            ("MatchArmGuard", (5, 14), "false", "if (!crate::mutant::is(1) && (a == b)) =>"),
+            (
+                "StructField",
+                (7, 18),
+                "",
+                "x: (if crate::mutant::is(1) {\nlet rest: S = S::new(); rest.x\n} else {a",
+            ),
+        ] {
+            let woven = woven(&[mutant(genre, start, replacement)]);
+            let text = woven.text.replace("\n\nif", "\nif").replace("\n\n", "\n");
+            assert!(text.contains(expected), "{genre}:\n{text}");
+            assert_eq!(woven.present, [1]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_switched_is_left_out() {
+        let constant = mutant("BinaryOperator", (1, 22), "-");
+        let opaque = mutant("FnValue", (11, 5), "::std::iter::empty()");
+        let woven = woven(&[constant, opaque]);
+        assert_eq!((woven.text.as_str(), woven.present.len()), (TEXT, 0));
+    }
+
+    #[test]
+    fn an_error_in_a_line_is_the_mutants_whose_line_it_is() {
+        let mutants = [
+            mutant("FnValue", (3, 5), "nonsense()"),
+            mutant("BinaryOperator", (3, 18), "-"),
+            mutant("BinaryOperator", (3, 18), "*"),
+        ];
+        let woven = woven(&mutants);
+        let line = |text: &str| 1 + woven.text.lines().position(|line| line == text).expect(text);
+        assert_eq!(woven.lines.get(&line("if crate::mutant::is(1) { return nonsense(); }")), Some(&1));
+        assert_eq!([line("-"), line("*")].map(|line| woven.lines.get(&line)), [Some(&2), Some(&3)]);
+        assert_eq!(woven.lines.get(&line("    match both {")), None);
     }
 }
