@@ -216,11 +216,10 @@ impl<K: Copy + PartialEq> Scheduler<K> {
         (self.queue.give_way(scale), now_ns)
     }
 
-    /// Who of the activity that is served runs from now on.
+    /// Who of the activity that is served runs from now on, when the running one has just blocked.
     #[inline]
-    pub fn decide_within(&mut self, now_ns: u64) -> Option<K> {
-        let scale = self.scale_at(now_ns);
-        self.queue.decide(scale, self.lent_growth)
+    pub fn succeed(&mut self) -> Option<K> {
+        self.queue.succeed()
     }
 
     /// Which activity is served from now on, and who of it runs. It is charged until the core does something

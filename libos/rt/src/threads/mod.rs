@@ -78,7 +78,7 @@ pub(crate) struct Entry {
     /// Who pays for it, and who that is for the scheduler.
     activity: Cell<Activity>,
     seat: Cell<SeatId>,
-    /// It computes, and made way because it was interrupted; the loop has not gone on with it since.
+    /// It computes, and was interrupted: when it goes on with the loop, it stands aside until that asks.
     was_interrupted: Cell<bool>,
     /// How long it had the core; while it runs, less the time at which its turn began.
     ran_ns: Cell<u64>,
@@ -292,9 +292,10 @@ impl Threads {
 
 /// On the loop's stack.
 impl Shared {
-    /// Whether a thread that was chosen computes, and made way because it was interrupted. It is asked once.
+    /// Whether a thread that was chosen computes, and made way because it was interrupted. It is asked once,
+    /// and goes on only then.
     pub(crate) fn was_interrupted(&self, thread: ThreadId) -> bool {
-        self.clients.borrow().threads[thread].was_interrupted.take()
+        self.clients.borrow().threads[thread].coroutine.come_back()
     }
 
     /// Runs a thread that was chosen, and those that follow it, until something else of the core wants its
@@ -359,7 +360,7 @@ impl Shared {
         // Only now: who was woken before it blocked must not be lost.
         self.look_into_inbox();
         let mut clients = self.clients.borrow_mut();
-        let next = clients.scheduler.decide_within(now_ns);
+        let next = clients.scheduler.succeed();
         self.make_way(running, clients, next, self.now_ns.get());
     }
 
@@ -392,19 +393,27 @@ impl Shared {
     #[inline(always)]
     fn make_way(&self, running: &Entry, clients: RefMut<'_, Clients>, next: Option<Client>, now_ns: u64) {
         let Some(Client::Thread(next)) = next else { return self.go_home(running, clients) };
-        let is_wanted = now_ns >= self.wanted_ns.get();
-        let entry = &clients.threads[next];
-        // One that computes goes on by the loop, which knows whether the core would sleep otherwise.
-        if is_wanted || entry.was_interrupted.get() {
+        if now_ns >= self.wanted_ns.get() {
             return self.go_home(running, clients);
         }
-        // Of threads that are ready none but the one that asks runs.
-        let Some(resumption) = entry.coroutine.resumption() else { return };
+        let entry = &clients.threads[next];
+        let Some(resumption) = entry.coroutine.resumption() else { return self.stay(running, clients) };
         entry.resumes(now_ns);
         running.pauses(now_ns);
         drop(clients);
         self.threads.switched();
         running.coroutine.switch_to(resumption);
+    }
+
+    /// The next one cannot just go on. Of threads that are ready none but the one that asks runs; one that
+    /// computes goes on by the loop, which knows whether the core would sleep otherwise.
+    #[cold]
+    #[inline(never)]
+    fn stay(&self, running: &Entry, clients: RefMut<'_, Clients>) {
+        let next = clients.scheduler.running().map(|(_, client)| client);
+        if next != Some(Client::Thread(running.id)) {
+            self.go_home(running, clients);
+        }
     }
 
     /// Goes on with the loop. A thread that has changed who pays goes on among the clients of that activity.
@@ -424,6 +433,9 @@ impl Shared {
         drop(clients);
         running.pauses(now_ns);
         let resumption = self.threads.home.resumption().expect("the loop waits while threads run");
+        if running.was_interrupted.take() {
+            return running.coroutine.step_aside_for(resumption);
+        }
         running.coroutine.switch_to(resumption);
     }
 

@@ -2,7 +2,7 @@
 //! interrupted.
 
 use super::*;
-use crate::threads::{ThreadId, Threads};
+use crate::threads::Threads;
 use crate::world::{FakeLoop, FakeNic, World, event_loop};
 use crate::{Activity, WaitQueue};
 use corosensei::stack::DefaultStack;
