@@ -45,8 +45,8 @@ pub trait Service<B: Buffer> {
         reply: &mut Reply<B>,
     ) -> Stream;
 
-    /// Bytes of memory that it keeps for a client beyond what a connection takes by itself, such as requests of
-    /// which only a part came: they count in what the client's activity may hold (`memory`). Asked after
+    /// Bytes of memory that it keeps for a client beyond what a connection takes by itself, such as requests
+    /// of which only a part came: they count in what the client's activity may hold (`memory`). Asked after
     /// whatever came, where somebody's memory is bounded.
     fn held(&self, connection: &Self::Connection) -> usize {
         let _ = connection;

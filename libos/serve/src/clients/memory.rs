@@ -1,9 +1,9 @@
 //! What activities hold of memory by their connections, where somebody may not hold all that he likes.
 //!
 //! Counted of a connection is what it holds whatever happens ([`CONNECTION_BYTES`]), answers that its peer
-//! has not acknowledged, those that the stack has no room for yet, what came and waits behind them or behind a
-//! hole, and what the service keeps for it ([`Service::held`]): requests of which a part came. A connection is
-//! looked at when something comes for it, or goes; acknowledgements alone change nothing, so that whoever
+//! has not acknowledged, those that the stack has no room for yet, what came and waits behind them or behind
+//! a hole, and what the service keeps for it ([`Service::held`]): requests of which a part came. A connection
+//! is looked at when something comes for it, or goes; acknowledgements alone change nothing, so that whoever
 //! seems to have used up what he may is looked at once more, all of him, before he is refused.
 
 use super::{Clients, Measured};
