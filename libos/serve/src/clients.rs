@@ -547,6 +547,13 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         self.count_memory(stack, flow);
     }
 
+    fn kept(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
+        self.count_memory(stack, flow);
+        if !self.may_ask(stack, flow) {
+            self.refuse(stack, flow);
+        }
+    }
+
     fn sendable(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
         if S::IS_ACTIVE {
             self.room_came(stack, flow);

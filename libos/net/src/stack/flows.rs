@@ -331,6 +331,14 @@ impl<N: Nic> Stack<N> {
         }
     }
 
+    /// Bytes of memory kept of what came on a flow: behind a hole, or not yet used by the application.
+    pub fn kept(&self, flow: FlowId) -> usize {
+        match self.flows.get(flow) {
+            Some((_, Flow::Open(open))) => open.connection.kept(),
+            _ => 0,
+        }
+    }
+
     /// Sends no more after what is queued. Bytes may still come until [`Application::finished`], or until the
     /// peer has been silent for `linger`: who closes is served, but wants nothing more.
     pub fn close(&mut self, flow: FlowId) {
