@@ -12,8 +12,8 @@ mod summary;
 
 use crate::Outcome;
 use crate::environment::Environment;
-use crate::linux::{Tuning, save};
 use crate::linux::serve::{Server, Servers};
+use crate::linux::{Tuning, save};
 use crate::machine::Setting;
 use crate::others::Watch;
 use crate::record::{Key, Record, Samples, Unit};

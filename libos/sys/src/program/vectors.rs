@@ -1,10 +1,9 @@
 //! What a program's threads have in the processor beside general and SSE registers: x87's, MMX's among them,
 //! and those that came after SSE. They are moved when another thread runs, and only where they are used: most
-//! threads use none, and where a processor is emulated each register that FXSAVE or XSAVE moves takes as long
-//! as many instructions.
+//! threads use none, and where a processor is emulated each register that FXSAVE or XSAVE moves takes long.
 //!
-//! Whether registers are used the processor says where it can (XINUSE); where it cannot, or says that all are,
-//! as emulated ones do, they are looked at. What is not used is as in a program that begins.
+//! Whether registers are used the processor says where it can (XINUSE); where it cannot, or says that all
+//! are, as emulated ones do, they are looked at. What is not used is as in a program that begins.
 
 use super::context::{CONTROL_WORD, EXTENDED_AT, Line, MXCSR, MXCSR_AT, SSE_AT, Vector};
 use core::arch::{asm, x86_64};
