@@ -149,7 +149,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             return;
         }
         let stacks = stack.queued(flow) + stack.kept(flow);
-        let ours = client.unsent_len() + client.waiting_len() + self.service.held(&client.connection);
+        let ours = client.owned_len() + client.waiting_len() + self.service.held(&client.connection);
         let bytes = CONNECTION_BYTES + (stacks + ours) as u64;
         let known = accounts.holdings.get(flow.index()).filter(|holding| holding.bytes > 0);
         let payer = known.map_or(client.class.base(), |holding| holding.payer);
