@@ -55,6 +55,10 @@ impl<B: Buffer> Service<B> for Memcached<B> {
         client.receive(&mut self.0, bytes, reply)
     }
 
+    fn held(&self, client: &Self::Connection) -> usize {
+        client.held()
+    }
+
     fn disconnected(&mut self, client: Self::Connection) {
         self.0.disconnected(&client);
     }
@@ -106,6 +110,10 @@ impl Service<Memory> for Nhttpd {
 
     fn received(&mut self, client: &mut Self::Connection, bytes: Bytes, reply: &mut Reply) -> Stream {
         client.receive(&mut self.server, bytes, reply)
+    }
+
+    fn held(&self, client: &Self::Connection) -> usize {
+        client.held()
     }
 
     fn look_every_ns(&self) -> Option<u64> {

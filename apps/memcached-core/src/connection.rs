@@ -98,6 +98,12 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
+    /// Bytes of memory kept of commands that have not come whole.
+    pub fn held(&self) -> usize {
+        let value = if let State::Value(value) = &self.state { value.gather.pinned() } else { 0 };
+        self.command.capacity() + value
+    }
+
     /// How many commands were carried out or refused since the last call.
     #[inline]
     pub fn take_done(&mut self) -> u32 {

@@ -168,6 +168,12 @@ impl<B: Buffer> Gather<B> {
         }
     }
 
+    /// Bytes of memory that it takes so far.
+    pub fn pinned(&self) -> usize {
+        let parts: usize = self.parts.iter().map(Part::pinned).sum();
+        self.parts.capacity() * size_of::<Part<B>>() + parts
+    }
+
     fn add(&mut self, part: Part<B>) {
         match self.parts.try_reserve(1) {
             Ok(()) => self.parts.push(part),

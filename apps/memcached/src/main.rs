@@ -78,6 +78,10 @@ impl Service<DmaBuffer> for Memcached {
         stream
     }
 
+    fn held(&self, client: &Self::Connection) -> usize {
+        client.held()
+    }
+
     fn look_every_ns(&self) -> Option<u64> {
         self.server.is_watched().then_some(NEWS_NS)
     }

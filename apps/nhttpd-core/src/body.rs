@@ -60,6 +60,11 @@ impl Body {
         Ok((used, self.part == Part::Done))
     }
 
+    /// Bytes of memory kept of a line that has not come whole.
+    pub fn held(&self) -> usize {
+        self.line.capacity()
+    }
+
     fn skip(&mut self, input: &[u8], left: u64, more: fn(u64) -> Part, end: Part) -> usize {
         let used = left.min(input.len() as u64);
         self.part = if used == left { end } else { more(left - used) };

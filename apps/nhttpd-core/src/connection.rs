@@ -73,6 +73,12 @@ impl Connection {
         self.flow()
     }
 
+    /// Bytes of memory kept of a request that has not come whole.
+    pub fn held(&self) -> usize {
+        let body = if let State::Body(body) = &self.state { body.held() } else { 0 };
+        self.head.capacity() + body
+    }
+
     /// The client has taken a part of what it was sent. The limits count from here on: a long reply to a
     /// client that reads it is no idleness, and what it asks for meanwhile may have to wait.
     pub fn progressed<B: Buffer>(&mut self, server: &Server<B>) {

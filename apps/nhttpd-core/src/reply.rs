@@ -230,7 +230,7 @@ fn send_parts<B: Buffer>(
 fn send_body<B: Buffer>(body: &Slice<B>, part: Range<usize>, sink: &mut impl Sink<B>) {
     match part.len() <= COPY_MAX {
         true => sink.copy(&body[part]),
-        false => sink.share(body.part(part)),
+        false => sink.lend(body.part(part)),
     }
 }
 

@@ -113,6 +113,10 @@ impl Service<DmaBuffer> for Nhttpd {
         stream
     }
 
+    fn held(&self, client: &Connection) -> usize {
+        client.held()
+    }
+
     fn look_every_ns(&self) -> Option<u64> {
         Some(1_000_000_000)
     }

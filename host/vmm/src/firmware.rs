@@ -1,8 +1,8 @@
 //! The firmware that brings a machine up.
 //!
-//! QEMU's own for a PC, SeaBIOS, looks for keyboards, disks and boot menus, and runs millions of instructions
-//! before the kernel's first. qboot, which QEMU brings along for microvm, does what a machine that is loaded by
-//! the monitor needs: memory map, ACPI tables, then the image's entry by PVH, or Linux's.
+//! QEMU's own for a PC, SeaBIOS, looks for keyboards, disks and boot menus, and runs millions of
+//! instructions before the kernel's first. qboot, which QEMU brings along for microvm, does what a machine
+//! that is loaded by the monitor needs: memory map, ACPI tables, then the image's entry by PVH, or Linux's.
 
 use crate::config::MachineKind;
 use std::path::Path;

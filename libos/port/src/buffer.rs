@@ -197,6 +197,13 @@ pub trait Sink<B: Buffer> {
     /// Sends bytes as they lie, by a handle of their own.
     fn share(&mut self, slice: Slice<B>);
 
+    /// The same for bytes that are there in any case for as long as the application is, such as a file that
+    /// it serves: whoever is slow to read them holds no memory by them but what is on its way to him.
+    #[inline]
+    fn lend(&mut self, slice: Slice<B>) {
+        self.share(slice);
+    }
+
     /// Room for the next `len` bytes that are sent, each of which is to be written: less work than to copy
     /// them piece by piece. Nothing where there is none: then nothing is sent, and they have to be copied.
     #[inline]
@@ -228,6 +235,11 @@ impl<B: Buffer, S: Sink<B> + ?Sized> Sink<B> for &mut S {
     #[inline]
     fn share(&mut self, slice: Slice<B>) {
         (**self).share(slice);
+    }
+
+    #[inline]
+    fn lend(&mut self, slice: Slice<B>) {
+        (**self).lend(slice);
     }
 
     #[inline]

@@ -10,6 +10,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::ops::Range;
 use memory::Accounts;
 use nom_net::{Application, Closed, Detached, FlowId, FourTuple, Noted, Observed as _, Stack};
 use nom_port::buffer::{Buffer, Chain, Slice};
@@ -45,8 +46,44 @@ pub(crate) enum Guest<B, C> {
 struct Backlog<B> {
     /// Answers that the stack had no room for.
     unsent: VecDeque<Slice<B>>,
+    /// Bytes of all that were put there so far, and where among these those lie that are only lent.
+    written: u64,
+    lent: VecDeque<Range<u64>>,
     /// Pieces that wait until those are sent, each with when it arrived.
     waiting: VecDeque<(u64, Slice<B>)>,
+}
+
+impl<B: Buffer> Backlog<B> {
+    /// Nothing yet.
+    fn new() -> Backlog<B> {
+        Backlog { unsent: VecDeque::new(), written: 0, lent: VecDeque::new(), waiting: VecDeque::new() }
+    }
+
+    /// The last slices of an answer, of which `lent` says where it is lent, among its `len` bytes.
+    fn queue(&mut self, slices: &mut VecDeque<Slice<B>>, lent: &[Range<usize>], len: usize) {
+        let left: usize = slices.iter().map(Slice::len).sum();
+        let gone = len.saturating_sub(left);
+        let place = |at: usize| self.written + at.saturating_sub(gone) as u64;
+        let lent = lent.iter().filter(|lent| lent.end > gone).map(|lent| place(lent.start)..place(lent.end));
+        self.lent.extend(lent);
+        self.written += left as u64;
+        self.unsent.append(slices);
+        let front = self.written - self.unsent_len() as u64;
+        while self.lent.pop_front_if(|lent| lent.end <= front).is_some() {}
+    }
+
+    /// Bytes of answers that wait.
+    fn unsent_len(&self) -> usize {
+        self.unsent.iter().map(Slice::len).sum()
+    }
+
+    /// The same without those that are lent: they take memory that nobody else has a use for.
+    fn owned_len(&self) -> usize {
+        let unsent = self.unsent_len();
+        let front = self.written - unsent as u64;
+        let lent: u64 = self.lent.iter().map(|lent| lent.end.saturating_sub(lent.start.max(front))).sum();
+        unsent - lent as usize
+    }
 }
 
 /// A client's stream.
@@ -115,19 +152,22 @@ impl<B: Buffer, C> Client<B, C> {
 
     /// Bytes of those answers.
     fn unsent_len(&self) -> usize {
-        let unsent = self.backlog.iter().flat_map(|backlog| &backlog.unsent);
-        unsent.map(|slice| slice.len()).sum()
+        self.backlog.as_ref().map_or(0, |backlog| backlog.unsent_len())
     }
 
     fn backlog(&mut self) -> &mut Backlog<B> {
-        let empty = || Box::new(Backlog { unsent: VecDeque::new(), waiting: VecDeque::new() });
-        self.backlog.get_or_insert_with(empty)
+        self.backlog.get_or_insert_with(|| Box::new(Backlog::new()))
     }
 
-    /// Has answers wait behind those that do.
+    /// Has the last slices of an answer of `len` bytes wait behind those that do.
     #[cold]
-    fn queue(&mut self, slices: &mut VecDeque<Slice<B>>) {
-        self.backlog().unsent.append(slices);
+    fn queue(&mut self, slices: &mut VecDeque<Slice<B>>, lent: &[Range<usize>], len: usize) {
+        self.backlog().queue(slices, lent, len);
+    }
+
+    /// Bytes of memory that its answers keep which wait.
+    fn owned_len(&self) -> usize {
+        self.backlog.as_ref().map_or(0, |backlog| backlog.owned_len())
     }
 
     /// Hands the stack what waits, as far as it has room; whether that was all of it.
@@ -325,6 +365,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             if client.is_closing {
                 continue;
             }
+            self.reply.begin(client.class);
             client.is_closing = self.service.check(&mut client.connection, &mut self.reply) == Stream::Close;
             if !client.is_closing && !client.has_unsent() {
                 self.service.news(&mut client.connection, &mut self.reply);
@@ -401,7 +442,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
                     stack.nic().answer(len);
                 }
                 let Err(whole) = stack.send_answer(flow, noted, whole) else { return true };
-                client.backlog().unsent.push_back(whole);
+                client.queue(&mut VecDeque::from([whole]), &[], len);
                 return self.send(stack, flow);
             }
             if self.reply.take(stack.nic(), &mut self.slices).is_none() {
@@ -413,7 +454,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             if stack.send_all(flow, noted, &mut self.slices).is_ok() {
                 return true;
             }
-            client.queue(&mut self.slices);
+            client.queue(&mut self.slices, self.reply.lent(), len);
             return self.send(stack, flow);
         }
         if let Some(Noted { arrived_ns, requests, len }) = noted {
@@ -443,7 +484,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         }
         // Nearly always the stack has room: nothing need wait in a queue of its own.
         if client.has_unsent() || !send_all(stack, flow, &mut self.slices) {
-            client.queue(&mut self.slices);
+            client.queue(&mut self.slices, self.reply.lent(), bytes);
         }
         self.send(stack, flow)
     }
@@ -510,6 +551,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         let addresses = stack.addresses(flow).filter(|_| has_room);
         let Some((connection, class)) = addresses.and_then(|addresses| {
             let class = self.class(addresses);
+            self.reply.begin(class);
             let connection = if self.admits(class) && self.has_memory(stack, class.base()) {
                 self.service.connected(addresses.remote, &mut self.reply)
             } else {
@@ -545,6 +587,13 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
             _ => _ = self.handle(stack, flow, (arrived_ns, bytes)),
         }
         self.count_memory(stack, flow);
+    }
+
+    fn kept(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
+        self.count_memory(stack, flow);
+        if !self.may_ask(stack, flow) {
+            self.refuse(stack, flow);
+        }
     }
 
     fn sendable(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {

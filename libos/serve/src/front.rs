@@ -310,6 +310,12 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Fro
         desk.received(stack, flow, bytes);
     }
 
+    fn kept(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
+        if self.desk_of(flow).is_none() {
+            self.clients.kept(stack, flow);
+        }
+    }
+
     fn sendable(&mut self, stack: &mut Measured<N, C>, flow: FlowId) {
         match self.desk_of(flow) {
             Some(desk) => desk.sendable(stack, flow),

@@ -7,6 +7,7 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Debug;
+use core::ops::Range;
 use nom_port::buffer::{Asked, Buffer, Buffers, Sink, Slice};
 
 /// Bytes of small answers that are gathered before they are put into memory of the device.
@@ -94,6 +95,9 @@ pub struct Reply<B> {
     copied: Staging,
     /// Slices to send, each after so many of the copied bytes.
     shared: Vec<(usize, Slice<B>)>,
+    /// If activities are told apart: where what is lent lies among all bytes, until more is written behind
+    /// what was taken.
+    lent: Vec<Range<usize>>,
     /// Datagrams: where the bytes of its head end in `heads`, and how many of the whole follow.
     datagrams: Vec<(usize, usize)>,
     heads: Vec<u8>,
@@ -108,6 +112,7 @@ impl<B> Default for Reply<B> {
         Reply {
             copied: Staging::default(),
             shared: Vec::new(),
+            lent: Vec::new(),
             datagrams: Vec::new(),
             heads: Vec::new(),
             requests: 0,
@@ -148,7 +153,14 @@ impl<B: Buffer> Reply<B> {
         if let Some(attribution) = &mut self.attribution {
             (attribution.class, attribution.present) = (class, None);
             attribution.asked.clear();
+            self.lent.clear();
         }
+    }
+
+    /// Where those bytes lie that were [lent](Sink::lend), among all that were written for the piece at hand,
+    /// in order. Not known where activities are not told apart.
+    pub fn lent(&self) -> &[Range<usize>] {
+        &self.lent
     }
 
     /// The piece is answered: so many requests, by `len` bytes. Returns who pays for what is sent of it, if
@@ -286,6 +298,15 @@ impl<B: Buffer> Sink<B> for Reply<B> {
     #[inline]
     fn share(&mut self, slice: Slice<B>) {
         self.shared.push((self.copied.len, slice));
+    }
+
+    #[inline]
+    fn lend(&mut self, slice: Slice<B>) {
+        if self.attribution.is_some() {
+            let at = self.len();
+            self.lent.push(at..at + slice.len());
+        }
+        self.share(slice);
     }
 
     #[inline]

@@ -45,6 +45,14 @@ pub trait Service<B: Buffer> {
         reply: &mut Reply<B>,
     ) -> Stream;
 
+    /// Bytes of memory that it keeps for a client beyond what a connection takes by itself, such as requests
+    /// of which only a part came: they count in what the client's activity may hold (`memory`). Asked after
+    /// whatever came, where somebody's memory is bounded.
+    fn held(&self, connection: &Self::Connection) -> usize {
+        let _ = connection;
+        0
+    }
+
     /// How often each client is looked at though nothing came from it; `None`: never. It may change while
     /// the server runs.
     fn look_every_ns(&self) -> Option<u64> {

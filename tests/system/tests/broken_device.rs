@@ -51,8 +51,9 @@ fn break_queue(directory: &Path, queue: u32) {
 /// Where the available ring (section 2.7.6) of queue `queue` names the buffer that the device takes next.
 fn next_entry(monitor: &mut Monitor, queue: u32) -> u64 {
     let status = queue_status(monitor, queue);
+    let slot = number(&status, "last-avail-idx") % number(&status, "vring-num");
     // Behind flags and index.
-    number(&status, "vring-avail") + 4 + 2 * (number(&status, "last-avail-idx") % number(&status, "vring-num"))
+    number(&status, "vring-avail") + 4 + 2 * slot
 }
 
 fn queue_status(monitor: &mut Monitor, queue: u32) -> Value {

@@ -293,8 +293,8 @@ impl<N: Nic> Stack<N> {
         self.queue(flow, noted, bytes).map_err(|(_, bytes)| bytes)
     }
 
-    /// The same for as many of `slices` as there is room for, from the front. If `noted` says so, what is
-    /// sent next answers requests.
+    /// The same for as many of `slices` as there is room for, from the front; of one that is longer than a
+    /// short queue may be, for as much of it. If `noted` says so, what is sent next answers requests.
     ///
     /// # Errors
     /// [`SendError`]; `slices` has what was not queued.
@@ -305,7 +305,13 @@ impl<N: Nic> Stack<N> {
         mut noted: Option<Noted>,
         slices: &mut VecDeque<Slice<N::Buffer>>,
     ) -> Result<(), SendError> {
-        while let Some(slice) = slices.pop_front() {
+        while let Some(mut slice) = slices.pop_front() {
+            // Who is slow to read what is long holds a part of the queue, and not all of it.
+            if slice.len() > self.config.tcp.send_max {
+                let rest = slice.part(self.config.tcp.send_max..usize::MAX);
+                slice.truncate(self.config.tcp.send_max);
+                slices.push_front(rest);
+            }
             if let Err((error, slice)) = self.queue(flow, noted.take(), slice) {
                 slices.push_front(slice);
                 return self.note_shortness(flow, Err(error));
@@ -327,6 +333,14 @@ impl<N: Nic> Stack<N> {
     pub fn queued(&self, flow: FlowId) -> usize {
         match self.flows.get(flow) {
             Some((_, Flow::Open(open))) => open.connection.send.queue.len(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of memory kept of what came on a flow: behind a hole, or not yet used by the application.
+    pub fn kept(&self, flow: FlowId) -> usize {
+        match self.flows.get(flow) {
+            Some((_, Flow::Open(open))) => open.connection.kept(),
             _ => 0,
         }
     }

@@ -115,6 +115,12 @@ pub trait Application<N: Nic> {
     /// Bytes came. The slice is the memory that the device filled: it can be kept and sent again.
     fn received(&mut self, stack: &mut Stack<N>, flow: FlowId, bytes: Slice<N::Buffer>);
 
+    /// What is kept of what came on a flow has changed ([`Stack::kept`]): a segment came behind a hole, or
+    /// filled it.
+    fn kept(&mut self, stack: &mut Stack<N>, flow: FlowId) {
+        let _ = (stack, flow);
+    }
+
     /// A flow whose queue was full can take more.
     fn sendable(&mut self, stack: &mut Stack<N>, flow: FlowId) {
         let _ = (stack, flow);

@@ -99,6 +99,7 @@ impl<N: Nic> Stack<N> {
             return Err(|counters| &mut counters.dropped_tcp_queue_full);
         }
         let mut effects = core::mem::take(&mut self.effects);
+        let kept = self.held.kept;
         match self.flows.get_mut(id) {
             Some((_, Flow::Open(open))) => {
                 self.link.nic.attribute(open.label);
@@ -107,7 +108,11 @@ impl<N: Nic> Stack<N> {
                 let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
                 open.connection.input(&mut context, segment, &mut payload, &mut effects);
                 open.mark(id, &mut self.dirty);
+                let is_kept = self.held.kept != kept;
                 self.apply(application, id, effects);
+                if is_kept {
+                    application.kept(self, id);
+                }
                 Ok(())
             }
             Some((_, Flow::Waiting(waiting))) => {

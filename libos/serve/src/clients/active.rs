@@ -93,7 +93,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         }
         // Nearly always the stack has room: nothing need wait in a queue of its own.
         if client.has_unsent() || !send_all(stack, flow, &mut self.slices) {
-            client.queue(&mut self.slices);
+            client.queue(&mut self.slices, self.reply.lent(), bytes);
         }
         // Who is one too many is answered once more.
         let is_too_many = is_answer && self.excess > 0;

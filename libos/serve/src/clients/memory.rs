@@ -1,9 +1,10 @@
 //! What activities hold of memory by their connections, where somebody may not hold all that he likes.
 //!
 //! Counted of a connection is what it holds whatever happens ([`CONNECTION_BYTES`]), answers that its peer
-//! has not acknowledged, those that the stack has no room for yet, and what came and waits behind them. A
-//! connection is looked at when something comes for it, or goes; acknowledgements alone change nothing, so
-//! that whoever seems to have used up what he may is looked at once more, all of him, before he is refused.
+//! has not acknowledged, those that the stack has no room for yet, what came and waits behind them or behind
+//! a hole, and what the service keeps for it ([`Service::held`]): requests of which a part came. A connection
+//! is looked at when something comes for it, or goes; acknowledgements alone change nothing, so that whoever
+//! seems to have used up what he may is looked at once more, all of him, before he is refused.
 
 use super::{Clients, Measured};
 use crate::payers::Payers;
@@ -147,8 +148,9 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         if client.flow != flow || client.is_own {
             return;
         }
-        let bytes = (stack.queued(flow) + client.unsent_len() + client.waiting_len()) as u64;
-        let bytes = bytes + CONNECTION_BYTES;
+        let stacks = stack.queued(flow) + stack.kept(flow);
+        let ours = client.owned_len() + client.waiting_len() + self.service.held(&client.connection);
+        let bytes = CONNECTION_BYTES + (stacks + ours) as u64;
         let known = accounts.holdings.get(flow.index()).filter(|holding| holding.bytes > 0);
         let payer = known.map_or(client.class.base(), |holding| holding.payer);
         accounts.hold(flow.index(), payer, bytes);

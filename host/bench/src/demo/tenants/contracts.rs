@@ -19,30 +19,24 @@ const FACTOR: f64 = 2.0;
 /// How many times as long as where it is alone gold may wait; and until silver pays nothing more.
 const GOLD_WAITS: f64 = 2.0;
 const SILVER_WAITS: f64 = 100.0;
-/// Bits that bronze is answered for a request: a value of a hundred bytes with what is around it.
-const REQUEST_GBIT: f64 = 8e-9 * 128.0;
 
 /// The contracts of all tenants.
 #[derive(Debug)]
 pub struct Contracts {
-    /// What gold sees where it is alone, and what a request takes of the core.
+    /// What gold sees where it is alone.
     alone_s: f64,
-    request_ns: f64,
     objective_s: f64,
     slope: f64,
     utilities: [Utility; TENANTS.len()],
 }
 
 impl Contracts {
-    /// For a machine in which gold waits so long where it is alone, and a request takes so much of the core.
+    /// For a machine in which gold waits so long where it is alone.
     ///
     /// # Errors
-    /// If those are no times.
-    pub fn of(alone_s: f64, request_ns: f64) -> Result<Contracts> {
-        ensure!(
-            alone_s > 0.0 && request_ns > 0.0 && alone_s.is_finite() && request_ns.is_finite(),
-            "a latency of {alone_s} s and {request_ns} ns a request: expected more than none"
-        );
+    /// If that is no time.
+    pub fn of(alone_s: f64) -> Result<Contracts> {
+        ensure!(alone_s > 0.0 && alone_s.is_finite(), "a latency of {alone_s} s: expected more than none");
         let objective_s = GOLD_WAITS * alone_s;
         let slope = SILVER / (SILVER_WAITS * alone_s);
         let utility = |unit, term: Term| {
@@ -54,23 +48,17 @@ impl Contracts {
             utility(Unit::Operation, Term::refund(SILVER, slope).context("silver's contract")?)?,
             utility(Unit::Gbit, Term::value(BRONZE).context("bronze's contract")?)?,
         ];
-        Ok(Contracts { alone_s, request_ns, objective_s, slope, utilities })
+        Ok(Contracts { alone_s, objective_s, slope, utilities })
     }
 
-    /// What a million nanoseconds of the core earn if all is answered in time, in nanodollars: what the
-    /// scheduler `profit` is told of each.
-    fn earns(&self) -> [u64; TENANTS.len()] {
-        [GOLD, SILVER, BRONZE * REQUEST_GBIT].map(|dollars| (dollars * 1e9 * 1e6 / self.request_ns) as u64)
-    }
-
-    /// What the control port is told for this scheduler: only `profit` goes by what activities earn. Each
-    /// frame has 32 requests, so that more of them at once would only have the next one wait.
-    pub fn grid(&self, scheduler: Scheduler) -> String {
-        let terms = TENANTS.iter().zip(self.earns()).map(|((tenant, _), earns)| match scheduler {
+    /// What the control port is told for this scheduler: `profit` goes by what contracts pay, which the
+    /// machine knows. Each frame has 32 requests, so that more of them at once would only have the next one wait.
+    pub fn grid(scheduler: Scheduler) -> String {
+        let terms = TENANTS.map(|(tenant, _)| match scheduler {
             Scheduler::Fair => format!("; for {tenant}"),
-            Scheduler::Profit => format!("; for {tenant} earns={earns}"),
+            Scheduler::Profit => format!("; for {tenant} earns=contract"),
         });
-        format!("at input {} batching=1{}", scheduler.name(), terms.collect::<String>())
+        format!("at input {} batching=1{}", scheduler.name(), terms.concat())
     }
 
     /// What a manifest says of all that.
@@ -87,10 +75,10 @@ impl Contracts {
             ("Gbit", format!("function = \"value\", alpha = {BRONZE}")),
         ];
         let mut text = "[grid.input]\nscheduler = \"profit\"\n".to_owned();
-        for (((tenant, _), earns), (unit, term)) in TENANTS.iter().zip(self.earns()).zip(terms) {
+        for ((tenant, _), (unit, term)) in TENANTS.iter().zip(terms) {
             write!(
                 text,
-                "\n[[activity]]\nname = \"{tenant}\"\nkey = \"{tenant}:\"\nearns = {earns}\n\
+                "\n[[activity]]\nname = \"{tenant}\"\nkey = \"{tenant}:\"\n\
                  utility = {{ unit = \"{unit}\", term = [{{ {term} }}] }}\n"
             )
             .expect("a String takes everything");
@@ -126,10 +114,9 @@ impl Contracts {
             ),
             format!("{BRONZE} $ a Gbit of answers"),
         ];
-        let mut table =
-            Table::new("Contracts", ["tenant", "connections", "pays", "earns, n$ for 1 ms of the core"]);
-        for (((tenant, connections), said), earns) in TENANTS.iter().zip(said).zip(self.earns()) {
-            table = table.row([(*tenant).to_owned(), connections.to_string(), said, earns.to_string()]);
+        let mut table = Table::new("Contracts", ["tenant", "connections", "pays"]);
+        for ((tenant, connections), said) in TENANTS.iter().zip(said) {
+            table = table.row([(*tenant).to_owned(), connections.to_string(), said]);
         }
         table
     }
@@ -139,43 +126,41 @@ impl Contracts {
 mod tests {
     use super::*;
 
+    /// Bits that bronze is answered for a request: a value of a hundred bytes with what is around it.
+    const REQUEST_GBIT: f64 = 8e-9 * 128.0;
+
     fn taken(latency_s: f64) -> Taken {
         let latency_s = [latency_s, latency_s / 100.0, latency_s * 1.1];
         Taken { requests: 1e6, answered_bytes: 1e6 * 128.0, latency_s, ..Taken::default() }
     }
 
     #[test]
-    fn each_pays_by_its_own_contract_and_in_the_order_that_the_scheduler_is_told() {
-        let contracts = Contracts::of(1e-3, 5000.0).unwrap();
+    fn each_pays_by_its_own_contract() {
+        let contracts = Contracts::of(1e-3).unwrap();
         let pays = |tenant, latency_s| contracts.revenue(tenant, &taken(latency_s), 2.0).unwrap();
         assert!((pays(0, 1e-3) - 3.0).abs() < 1e-3, "{}", pays(0, 1e-3));
         assert!(pays(0, 4e-3) < 1e-3, "late: {}", pays(0, 4e-3));
         assert!((pays(1, 50e-3) - 1.0).abs() < 1e-6, "half of it is refunded: {}", pays(1, 50e-3));
         assert!((pays(2, 1.0) - BRONZE * REQUEST_GBIT * 1e6).abs() < 1e-6, "{}", pays(2, 1.0));
-        let [gold, silver, bronze] = contracts.earns();
-        assert!(gold > silver && silver > bronze && bronze > 0);
-        assert_eq!(gold, 600_000, "3,000 n$ for 5,000 ns");
-        assert!(Contracts::of(f64::NAN, 1.0).is_err() && Contracts::of(1.0, 0.0).is_err());
+        assert!(Contracts::of(f64::NAN).is_err() && Contracts::of(0.0).is_err());
     }
 
     #[test]
-    fn only_profit_is_told_what_they_earn() {
-        let contracts = Contracts::of(1e-3, 5000.0).unwrap();
-        assert_eq!(
-            contracts.grid(Scheduler::Fair),
-            "at input fair batching=1; for gold; for silver; for bronze"
-        );
-        let profit = contracts.grid(Scheduler::Profit);
-        assert!(
-            profit.starts_with("at input profit batching=1; for gold earns=600000; for silver earns=4"),
-            "{profit}"
-        );
+    fn only_profit_goes_by_contracts() {
+        let plan = |scheduler| {
+            let text = Contracts::grid(scheduler);
+            let plan: nom_grid::GridPlan = text.parse().expect("a plan");
+            (text, plan.terms_of("gold").earns)
+        };
+        let (fair, earns) = plan(Scheduler::Fair);
+        assert_eq!((&fair[..], earns), ("at input fair batching=1; for gold; for silver; for bronze", None));
+        assert_eq!(plan(Scheduler::Profit).1, Some(nom_grid::Earnings::ByContract));
     }
 
     #[test]
     fn a_manifest_says_the_same() {
-        let text = Contracts::of(1e-3, 5000.0).unwrap().manifest();
-        assert!(text.contains("key = \"silver:\"") && text.contains("earns = 600000"), "{text}");
+        let text = Contracts::of(1e-3).unwrap().manifest();
+        assert!(text.contains("key = \"silver:\"") && !text.contains("earns"), "{text}");
         assert!(
             text.contains("function = \"penalty\", alpha = 0.000003, factor = 2.0, objective = 0.002"),
             "{text}"
