@@ -100,6 +100,22 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         }
     }
 
+    /// Lets go of items of about so many bytes that were used least of late, of a few at a time, and has what
+    /// they leave go back to the world as every core [tends](Server::tend) it. Returns the bytes that went.
+    pub fn shrink(&mut self, bytes: u64) -> u64 {
+        let bytes = usize::try_from(bytes).map_or(SHED_BYTES, |bytes| bytes.min(SHED_BYTES));
+        let count = self.shards().count();
+        let mut gone = 0;
+        for mut shard in self.shards() {
+            shard.store.begin_settling();
+            gone += shard.store.shrink(SHED_ITEMS, bytes.div_ceil(count));
+        }
+        if gone > 0 && self.tending.stage == Stage::Nothing {
+            self.tending = Tending { stage: Stage::Trim, rounds: 0, ..self.tending };
+        }
+        gone as u64
+    }
+
     /// Does a little of what is to be done about memory, if anything is. `memory` is the running core's.
     /// Returns when to call again.
     #[inline]
