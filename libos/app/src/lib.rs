@@ -43,8 +43,8 @@ pub fn memory_reserve() -> u64 {
 }
 
 /// Of a machine with little memory a part is kept free, of any other so much.
-const RESERVE_PART: u64 = 32;
-const RESERVE_BYTES: u64 = 2 << 20;
+const RESERVE_PART: u64 = 16;
+const RESERVE_BYTES: u64 = 4 << 20;
 
 mod files;
 pub mod logs;

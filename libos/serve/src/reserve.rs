@@ -8,9 +8,9 @@
 use nom_port::buffer::Buffers;
 use nom_service::Service;
 
-/// How often it is looked for what is free while something happens: a core cannot receive much more than the
+/// How often it is looked for what is free while something happens: a core cannot receive as much as the
 /// reserve meanwhile.
-const LOOK_NS: u64 = 1_000_000;
+const LOOK_NS: u64 = 100_000;
 
 /// Buffers that stay though nobody uses them: what is received into next.
 const KEPT_BYTES: usize = 512 << 10;
