@@ -252,9 +252,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         let end_ns = match next {
             Some(Client::Queue(queue)) => self.serve_queue(queue, start_ns),
             Some(Client::Thread(thread)) => {
-                let last = &self.shared().threads.interruptions.last;
-                if last.get() == Some(thread) {
-                    last.set(None);
+                if self.shared().was_interrupted(thread) {
                     self.go_on_computing(thread, start_ns);
                 } else {
                     self.shared().run_threads(thread, start_ns);

@@ -209,18 +209,17 @@ impl<K: Copy + PartialEq> Scheduler<K> {
     }
 
     /// The running client, as whoever asks is it, lets all others of its activity go first that are ready.
-    /// Returns who runs from now on.
+    /// Returns who runs from now on, and the time as it was told, which whoever asks then need not keep.
     #[inline]
-    pub fn give_way(&mut self, now_ns: u64) -> Option<K> {
-        let scale = self.scale_at(now_ns);
-        self.queue.give_way(scale)
+    pub fn give_way(&mut self, now_ns: u64) -> (Option<K>, u64) {
+        let (scale, now_ns) = self.scale_and_time(now_ns);
+        (self.queue.give_way(scale), now_ns)
     }
 
-    /// Who of the activity that is served runs from now on.
+    /// Who of the activity that is served runs from now on, when the running one has just blocked.
     #[inline]
-    pub fn decide_within(&mut self, now_ns: u64) -> Option<K> {
-        let scale = self.scale_at(now_ns);
-        self.queue.decide(scale, self.lent_growth)
+    pub fn succeed(&mut self) -> Option<K> {
+        self.queue.succeed()
     }
 
     /// Which activity is served from now on, and who of it runs. It is charged until the core does something
@@ -304,18 +303,26 @@ impl<K: Copy + PartialEq> Scheduler<K> {
 
     #[inline]
     fn scale_at(&mut self, now_ns: u64) -> f64 {
+        self.scale_and_time(now_ns).0
+    }
+
+    /// The same with the time, which whoever asks gets back from the rare call in a register that calls do
+    /// not keep anyway: for the usual case there is no other to save.
+    #[inline]
+    fn scale_and_time(&mut self, now_ns: u64) -> (f64, u64) {
         match self.scale.near(now_ns) {
-            Some(scale) => scale,
+            Some(scale) => (scale, now_ns),
             None => self.compute_scale(now_ns),
         }
     }
 
     #[cold]
-    fn compute_scale(&mut self, now_ns: u64) -> f64 {
+    #[inline(never)]
+    fn compute_scale(&mut self, now_ns: u64) -> (f64, u64) {
         if now_ns >= self.epoch_to_ns {
             self.change_epoch(now_ns);
         }
-        self.scale.compute(now_ns, self.epoch_from_ns)
+        (self.scale.compute(now_ns, self.epoch_from_ns), now_ns)
     }
 
     fn change_epoch(&mut self, now_ns: u64) {

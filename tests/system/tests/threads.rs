@@ -3,7 +3,7 @@
 use nom_system_tests::Guest;
 
 /// Most instructions of a switch, with what the core's loop takes in between.
-const MOST: [(&str, u64); 3] = [("yield", 155), ("yield_of_16", 155), ("wake_and_block", 770)];
+const MOST: [(&str, u64); 3] = [("yield", 150), ("yield_of_16", 150), ("wake_and_block", 736)];
 
 /// Whoever computes for long makes way for others of its core, and alone on it is left alone.
 #[test]

@@ -80,6 +80,8 @@ struct Origin {
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     origins: Vec<(Origin, u64)>,
+    /// Those that lock memory.
+    locked: Vec<(Origin, u64)>,
 }
 
 impl Programs {
@@ -90,13 +92,17 @@ impl Programs {
     pub fn parts(&self, executed: &Executed) -> Result<Parts> {
         let (user, kernel): (Vec<_>, Vec<_>) =
             executed.counts.iter().partition(|(address, _)| **address < HIGHER_HALF);
-        let mut origins = Vec::new();
+        let mut parts = Parts::default();
         for (program, base, counts) in [(&self.application, 0, user), (&self.kernel, KERNEL, kernel)] {
             let addresses: Vec<u64> = counts.iter().map(|(address, _)| base + *address % PLACEMENT).collect();
-            let found = resolve(program, &addresses)?;
-            origins.extend(found.into_iter().zip(counts.into_iter().map(|(_, count)| *count)));
+            for (origin, (address, count)) in resolve(program, &addresses)?.into_iter().zip(counts) {
+                if executed.locked.contains(address) {
+                    parts.locked.push((origin.clone(), *count));
+                }
+                parts.origins.push((origin, *count));
+            }
         }
-        Ok(Parts { origins })
+        Ok(parts)
     }
 }
 
@@ -264,15 +270,11 @@ impl Parts {
     }
 
     fn by<'a, K: Ord>(&'a self, key: impl Fn(&'a Origin) -> K) -> BTreeMap<K, u64> {
-        let mut sums = BTreeMap::new();
-        for (origin, count) in &self.origins {
-            *sums.entry(key(origin)).or_default() += count;
-        }
-        sums
+        sums_of(&self.origins, key)
     }
 
-    /// For a person: by part, file, and function, with what was inlined apart and within; each for one of
-    /// `requests`, the largest first.
+    /// For a person: by part, file, and function, with what was inlined apart and within, and those that lock
+    /// memory; each for one of `requests`, the largest first.
     pub fn text(&self, requests: u64) -> String {
         let each = |count: u64| count as f64 / requests.max(1) as f64;
         let mut text = String::from("parts\n");
@@ -287,16 +289,30 @@ impl Parts {
             ),
             ("functions, with what is inlined", self.by(|origin| origin.symbol.clone())),
         ];
-        for (title, sums) in lists {
+        let locked = sums_of(&self.locked, |origin| {
+            format!("{} {}, in {}", origin.file, origin.function, origin.symbol)
+        });
+        let lists = lists.into_iter().map(|(title, sums)| (title, sums, 1.0));
+        for (title, sums, least) in lists.chain([("that lock memory", locked, 0.01)]) {
             text += &format!("\n{title}\n");
             let mut sums: Vec<_> = sums.into_iter().collect();
             sums.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-            for (name, count) in sums.into_iter().filter(|(_, count)| each(*count) >= 1.0) {
-                text += &format!("{:10.1}  {name}\n", each(count));
+            for (name, count) in sums.into_iter().filter(|(_, count)| each(*count) >= least) {
+                let digits = if least < 1.0 { 2 } else { 1 };
+                text += &format!("{:10.digits$}  {name}\n", each(count));
             }
         }
         text
     }
+}
+
+/// Adds up what has the same key.
+fn sums_of<'a, K: Ord>(origins: &'a [(Origin, u64)], key: impl Fn(&'a Origin) -> K) -> BTreeMap<K, u64> {
+    let mut sums = BTreeMap::new();
+    for (origin, count) in origins {
+        *sums.entry(key(origin)).or_default() += count;
+    }
+    sums
 }
 
 #[cfg(test)]
@@ -337,9 +353,12 @@ mod tests {
         assert_eq!(origins[0].file, "libos/net/src/tcp/segment.rs");
         assert_eq!((&*origins[0].function, &*origins[0].symbol), ("parse", "frame"));
         assert_eq!((&*origins[1].file, &*origins[1].symbol), ("library", "memcpy"));
-        let parts = Parts { origins: origins.into_iter().zip([40, 2]).collect() };
+        let locked = vec![(origins[0].clone(), 3)];
+        let parts = Parts { origins: origins.into_iter().zip([40, 2]).collect(), locked };
         let sums: Vec<_> = parts.sums().into_iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(sums, [("tcp_in", 40), (LIBRARY, 2)]);
         assert!(parts.text(2).contains("      20.0  libos/net/src/tcp/segment.rs parse\n"));
+        let text = parts.text(2);
+        assert!(text.ends_with("memory\n      1.50  libos/net/src/tcp/segment.rs parse, in frame\n"));
     }
 }

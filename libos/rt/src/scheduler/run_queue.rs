@@ -143,6 +143,15 @@ impl<K: Copy + PartialEq> RunQueue<K> {
         self.take_running().map(|slot| slot.into_account(epoch).1)
     }
 
+    /// Who runs from now on, when the running one has just blocked, and was charged until now.
+    #[inline]
+    pub fn succeed(&mut self) -> Option<K> {
+        debug_assert!(!self.is_running, "who ran has blocked");
+        self.begun = self.charged;
+        self.is_running = self.clients.len() > 0;
+        self.running()
+    }
+
     #[inline]
     fn take_running(&mut self) -> Option<Slot<K>> {
         if core::mem::take(&mut self.is_running) { self.clients.pop_front() } else { None }

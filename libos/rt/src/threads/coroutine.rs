@@ -27,8 +27,10 @@ const FRAME_WORDS: usize = 10;
 
 /// A computation with a stack of its own.
 pub(crate) struct Coroutine {
-    /// Where it goes on, unless it runs.
+    /// Where it goes on, unless it runs or stands aside.
     stack_pointer: Cell<usize>,
+    /// Where it goes on if it stands aside.
+    aside: Cell<usize>,
     /// What it does, until it begins.
     main: Cell<Option<Box<dyn FnOnce()>>>,
     has_ended: Cell<bool>,
@@ -51,6 +53,7 @@ impl Coroutine {
     pub fn here() -> Rc<Coroutine> {
         Rc::new(Coroutine {
             stack_pointer: Cell::new(NOWHERE),
+            aside: Cell::new(NOWHERE),
             main: Cell::new(None),
             has_ended: Cell::new(false),
             own: None,
@@ -62,6 +65,7 @@ impl Coroutine {
         let base = stack.base().get();
         let coroutine = Rc::new(Coroutine {
             stack_pointer: Cell::new(base - FRAME_WORDS * size_of::<usize>()),
+            aside: Cell::new(NOWHERE),
             main: Cell::new(Some(Box::new(main))),
             has_ended: Cell::new(false),
             own: Some(Own { stack, home }),
@@ -75,7 +79,7 @@ impl Coroutine {
         coroutine
     }
 
-    /// Where it goes on; it is to go on next. Nothing if it runs, or has ended.
+    /// Where it goes on; it is to go on next. Nothing if it runs, stands aside, or has ended.
     #[inline]
     pub fn resumption(&self) -> Option<Resumption> {
         NonZeroUsize::new(self.stack_pointer.replace(NOWHERE)).map(Resumption)
@@ -83,7 +87,21 @@ impl Coroutine {
 
     /// Whether it runs, or has ended.
     pub fn is_running(&self) -> bool {
-        self.stack_pointer.get() == NOWHERE
+        self.stack_pointer.get() == NOWHERE && !self.is_aside()
+    }
+
+    /// Whether it stands aside.
+    pub fn is_aside(&self) -> bool {
+        self.aside.get() != NOWHERE
+    }
+
+    /// From now on others can go on with it, if it stood aside; whether it did.
+    pub fn come_back(&self) -> bool {
+        let aside = self.aside.replace(NOWHERE);
+        if aside != NOWHERE {
+            self.stack_pointer.set(aside);
+        }
+        aside != NOWHERE
     }
 
     /// Goes on with another one; returns when somebody goes on with this one, which is the one that runs.
@@ -96,6 +114,17 @@ impl Coroutine {
         // SAFETY: the other's stack is as it left it, and nobody else can go on there (conditions 2 and 3);
         // this one's pointer is stored where `resumption` finds it.
         unsafe { switch(self.stack_pointer.as_ptr(), other.0.get()) }
+    }
+
+    /// The same, and stands aside: nobody goes on with this one until somebody has it come back. Who switches
+    /// need not ask for any other sign that it is not to.
+    ///
+    /// # Panics
+    /// If this one does not run.
+    pub fn step_aside_for(&self, other: Resumption) {
+        assert!(self.is_running(), "only who runs can make way");
+        // SAFETY: as in `switch_to`; this one's pointer is stored where `come_back` finds it.
+        unsafe { switch(self.aside.as_ptr(), other.0.get()) }
     }
 
     /// The stack, if nothing is on it, for the next.
@@ -226,6 +255,24 @@ mod tests {
         assert!(coroutine.resumption().is_none(), "it goes on already");
         home.switch_to(first);
         assert!(coroutine.resumption().is_none(), "it has ended");
+    }
+
+    #[test]
+    fn who_stands_aside_is_not_gone_on_with_before_it_comes_back() {
+        let (home, itself) = (Coroutine::here(), Rc::new(Cell::new(None::<Rc<Coroutine>>)));
+        let (own, back) = (itself.clone(), home.clone());
+        let coroutine = Coroutine::new(stack(), home.clone(), move || {
+            let own = own.take().expect("it was put there");
+            own.step_aside_for(back.resumption().expect("it waits"));
+        });
+        itself.set(Some(coroutine.clone()));
+        assert!(!coroutine.come_back(), "it does not stand aside");
+        home.switch_to(coroutine.resumption().expect("it waits"));
+        assert!(coroutine.is_aside() && !coroutine.is_running());
+        assert!(coroutine.resumption().is_none(), "it stands aside");
+        assert!(coroutine.come_back() && !coroutine.come_back());
+        home.switch_to(coroutine.resumption().expect("it came back"));
+        assert!(coroutine.has_ended.get());
     }
 
     #[test]

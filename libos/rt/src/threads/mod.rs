@@ -78,6 +78,8 @@ pub(crate) struct Entry {
     /// Who pays for it, and who that is for the scheduler.
     activity: Cell<Activity>,
     seat: Cell<SeatId>,
+    /// It computes, and was interrupted: when it goes on with the loop, it stands aside until that asks.
+    was_interrupted: Cell<bool>,
     /// How long it had the core; while it runs, less the time at which its turn began.
     ran_ns: Cell<u64>,
     stacks: Rc<Stacks>,
@@ -122,8 +124,9 @@ pub(crate) struct Turns {
     ended: Cell<Option<ThreadId>>,
     /// When the running thread's turn is over, as far as it has asked since others became ready.
     over_ns: Cell<Option<u64>>,
-    /// When the running thread asked first in its turn.
-    began_ns: Cell<Option<u64>>,
+    /// When a thread asked first in its turn, and how many had theirs by then: if more had since, the running
+    /// one has not asked.
+    began: Cell<(u64, u64)>,
     /// When the loop had its turn last, after a thread.
     left_ns: Cell<u64>,
     switches: Cell<u64>,
@@ -136,7 +139,7 @@ impl Turns {
             home: Coroutine::here(),
             ended: Cell::new(None),
             over_ns: Cell::new(None),
-            began_ns: Cell::new(None),
+            began: Cell::new((0, 0)),
             left_ns: Cell::new(0),
             switches: Cell::new(0),
             interruptions: Interruptions::new(),
@@ -154,7 +157,16 @@ impl Turns {
     fn switched(&self) {
         self.switches.set(self.switches.get() + 1);
         self.over_ns.set(None);
-        self.began_ns.set(None);
+    }
+
+    /// When the running thread asked first in its turn: now, if it has not asked before.
+    fn began_ns(&self, now_ns: u64) -> u64 {
+        let (began_ns, switches) = self.began.get();
+        if switches == self.switches.get() {
+            return began_ns;
+        }
+        self.began.set((now_ns, self.switches.get()));
+        now_ns
     }
 
     /// The loop goes on, after threads.
@@ -269,6 +281,7 @@ impl Threads {
                 account: Cell::new(None),
                 activity: Cell::new(activity),
                 seat: Cell::new(seat),
+                was_interrupted: Cell::new(false),
                 ran_ns: Cell::new(0),
                 stacks: self.stacks.clone(),
             })
@@ -279,6 +292,12 @@ impl Threads {
 
 /// On the loop's stack.
 impl Shared {
+    /// Whether a thread that was chosen computes, and made way because it was interrupted. It is asked once,
+    /// and goes on only then.
+    pub(crate) fn was_interrupted(&self, thread: ThreadId) -> bool {
+        self.clients.borrow().threads[thread].coroutine.come_back()
+    }
+
     /// Runs a thread that was chosen, and those that follow it, until something else of the core wants its
     /// turn. Returns how many had theirs.
     pub(crate) fn run_threads(&self, first: ThreadId, now_ns: u64) -> u64 {
@@ -341,8 +360,8 @@ impl Shared {
         // Only now: who was woken before it blocked must not be lost.
         self.look_into_inbox();
         let mut clients = self.clients.borrow_mut();
-        let next = clients.scheduler.decide_within(now_ns);
-        self.make_way(running, clients, next);
+        let next = clients.scheduler.succeed();
+        self.make_way(running, clients, next, self.now_ns.get());
     }
 
     #[inline(always)]
@@ -350,8 +369,8 @@ impl Shared {
         let now_ns = self.clock.now_ns();
         self.now_ns.set(now_ns);
         let mut clients = self.clients.borrow_mut();
-        let next = clients.scheduler.give_way(now_ns);
-        self.make_way(running, clients, next);
+        let (next, now_ns) = clients.scheduler.give_way(now_ns);
+        self.make_way(running, clients, next, now_ns);
     }
 
     /// Makes way for the loop if the turn of the running thread is over.
@@ -365,27 +384,36 @@ impl Shared {
         self.threads.over_ns.set(Some(over_ns));
         if now_ns >= over_ns {
             self.now_ns.set(now_ns);
-            self.make_way(running, clients, None);
+            self.go_home(running, clients);
         }
     }
 
-    /// Goes on with `next`, or with the loop if that is not a thread, or wants its turn by the time that was
-    /// read last.
+    /// Goes on with `next`, or with the loop if that is not a thread, or wants its turn by now: by the time
+    /// that was read last, which whoever calls still has at hand.
     #[inline(always)]
-    fn make_way(&self, running: &Entry, clients: RefMut<'_, Clients>, next: Option<Client>) {
+    fn make_way(&self, running: &Entry, clients: RefMut<'_, Clients>, next: Option<Client>, now_ns: u64) {
         let Some(Client::Thread(next)) = next else { return self.go_home(running, clients) };
-        let is_wanted = self.now_ns.get() >= self.wanted_ns.get();
-        if is_wanted || self.threads.interruptions.last.get() == Some(next) {
+        if now_ns >= self.wanted_ns.get() {
             return self.go_home(running, clients);
         }
-        // Of threads that are ready none but the one that asks runs.
         let entry = &clients.threads[next];
-        let Some(resumption) = entry.coroutine.resumption() else { return };
-        entry.resumes(self.now_ns.get());
-        running.pauses(self.now_ns.get());
+        let Some(resumption) = entry.coroutine.resumption() else { return self.stay(running, clients) };
+        entry.resumes(now_ns);
+        running.pauses(now_ns);
         drop(clients);
         self.threads.switched();
         running.coroutine.switch_to(resumption);
+    }
+
+    /// The next one cannot just go on. Of threads that are ready none but the one that asks runs; one that
+    /// computes goes on by the loop, which knows whether the core would sleep otherwise.
+    #[cold]
+    #[inline(never)]
+    fn stay(&self, running: &Entry, clients: RefMut<'_, Clients>) {
+        let next = clients.scheduler.running().map(|(_, client)| client);
+        if next != Some(Client::Thread(running.id)) {
+            self.go_home(running, clients);
+        }
     }
 
     /// Goes on with the loop. A thread that has changed who pays goes on among the clients of that activity.
@@ -405,6 +433,9 @@ impl Shared {
         drop(clients);
         running.pauses(now_ns);
         let resumption = self.threads.home.resumption().expect("the loop waits while threads run");
+        if running.was_interrupted.take() {
+            return running.coroutine.step_aside_for(resumption);
+        }
         running.coroutine.switch_to(resumption);
     }
 

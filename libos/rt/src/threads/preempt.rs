@@ -41,8 +41,6 @@ pub(crate) struct Interruptions {
     alarm_ns: Cell<u64>,
     /// While a computation runs in place of the core's sleep: when that would end.
     pub rest_until_ns: Cell<Option<u64>>,
-    /// Who made way last because it was interrupted, if the loop has not asked.
-    pub last: Cell<Option<super::ThreadId>>,
 }
 
 impl Interruptions {
@@ -51,7 +49,6 @@ impl Interruptions {
             world: Cell::new(None),
             alarm_ns: Cell::new(u64::MAX),
             rest_until_ns: Cell::new(None),
-            last: Cell::new(None),
         }
     }
 
@@ -86,8 +83,7 @@ impl Shared {
 
     /// When others that wait have their turn; never if nobody does.
     fn preempt_at_ns(&self, now_ns: u64, grain_ns: u64) -> Option<u64> {
-        let began_ns = self.threads.began_ns.get().unwrap_or(now_ns);
-        self.threads.began_ns.set(Some(began_ns));
+        let began_ns = self.threads.began_ns(now_ns);
         let scheduler = &mut self.clients.borrow_mut().scheduler;
         let least_ns = began_ns.saturating_add(grain_ns);
         match scheduler.has_waiting() {
@@ -106,10 +102,10 @@ impl Shared {
         interruptions.alarm_ns.set(u64::MAX);
         let was_resting = interruptions.rest_until_ns.get().is_some();
         if was_resting || !self.inbox.is_empty() || now_ns >= self.set_alarm(now_ns, LOOK_NS, 0) {
-            interruptions.last.set(Some(running.id));
+            running.was_interrupted.set(true);
             let clients = self.clients.borrow_mut();
             self.now_ns.set(now_ns);
-            self.make_way(running, clients, None);
+            self.go_home(running, clients);
             self.set_alarm(self.clock.now_ns(), LOOK_NS, 0);
         }
     }
@@ -144,7 +140,7 @@ impl Shared {
         if was_resting || now_ns + SOON_NS >= self.set_alarm(now_ns, ALONE_NS, GRAIN_NS) {
             let clients = self.clients.borrow_mut();
             self.now_ns.set(now_ns);
-            self.make_way(running, clients, None);
+            self.go_home(running, clients);
             self.set_alarm(self.clock.now_ns(), ALONE_NS, GRAIN_NS);
         }
     }
@@ -213,9 +209,8 @@ impl Thread<'_> {
     /// theirs first; then the alarm is set for when this one is.
     pub fn take_turn(&self) {
         let shared = self.handle.shared();
-        let last = &shared.threads.interruptions.last;
         // It does more than compute.
-        last.set(last.get().filter(|last| *last != self.entry.id));
+        self.entry.was_interrupted.set(false);
         shared.take_turn(&self.entry);
     }
 
@@ -225,7 +220,7 @@ impl Thread<'_> {
         let shared = self.handle.shared();
         // By that alarm, or by something after which it was moved.
         shared.threads.interruptions.alarm_ns.set(u64::MAX);
-        shared.threads.interruptions.last.set(Some(self.entry.id));
+        self.entry.was_interrupted.set(true);
         shared.take_turn(&self.entry);
     }
 }
