@@ -10,7 +10,7 @@ const COUNT: usize = 16_000;
 /// Stored at a time, so that a slow computer waits seldom.
 const AT_ONCE: usize = 40;
 /// Those who come when memory is full of values, and how much of a request each has sent.
-const CROWD: usize = 400;
+const CROWD: usize = 200;
 const WHOLE: usize = 100_000;
 const HALF: usize = 90_000;
 const MIB: u64 = 1 << 20;
@@ -70,10 +70,14 @@ fn memcached_takes_all_that_nobody_else_needs_and_gives_it_back() {
             say(one, format!("set crowd{number} 0 0 {WHOLE}\r\n").as_bytes());
             say(one, &vec![b'x'; HALF]);
         }
-        for one in &mut crowd {
+        let stats = ["curr_items", "evictions", "nom_free_bytes"];
+        println!("half: {:?}", stats.map(|name| stat(&mut client, name)));
+        for (number, one) in crowd.iter_mut().enumerate() {
             say(one, &vec![b'x'; WHOLE - HALF]);
             say(one, b"\r\n");
-            assert_eq!(line(one), "STORED\r\n");
+            let answer = line(one);
+            let mut now = || stats.map(|name| stat(&mut client, name));
+            assert_eq!(answer, "STORED\r\n", "{number}: {stats:?} {:?}", now());
         }
         let left = stat(&mut client, "curr_items");
         println!("{left} values are left; {} KiB are free", stat(&mut client, "nom_free_bytes") >> 10);

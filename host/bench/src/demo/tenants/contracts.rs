@@ -52,7 +52,8 @@ impl Contracts {
     }
 
     /// What the control port is told for this scheduler: `profit` goes by what contracts pay, which the
-    /// machine knows. Each frame has 32 requests, so that more of them at once would only have the next one wait.
+    /// machine knows. Each frame has 32 requests, so that more of them at once would only have the next one
+    /// wait.
     pub fn grid(scheduler: Scheduler) -> String {
         let terms = TENANTS.map(|(tenant, _)| match scheduler {
             Scheduler::Fair => format!("; for {tenant}"),
