@@ -95,7 +95,7 @@ impl Runs {
             counted.running.inside(|| load::run(&load(WARM_UP)))?;
         }
         let listed = counted.counters.executed()?;
-        let before = counted.counters.now()?;
+        let (before, paused) = (counted.counters.now()?, counted.counters.pauses()?);
         let requests = if is_http {
             self.wrk(&counted.running, scenario.connections)?.requests
         } else {
@@ -103,6 +103,8 @@ impl Runs {
         };
         let counts = counted.counters.now()?.since(before);
         self.push_counts(counted.provider, scenario.name, counts, requests);
+        let polling = counted.counters.pauses()?.since(&paused).polling();
+        self.push_polling(counted.provider, scenario.name, (counts.instructions, polling), requests);
         let executed = counted.counters.executed()?.since(&listed);
         self.push_parts(counted, scenario.name, &executed, requests)
     }
@@ -151,6 +153,21 @@ impl Runs {
             self.push_counts(provider, &format!("bytes-{bytes}"), counts, tools::NETPIPE_ROUND_TRIPS);
         }
         Ok(())
+    }
+
+    /// Adds what of the instructions is turns of the loop that found nothing, and what is not: that does not
+    /// depend on how long the computer lets a client be late. Linux does not poll.
+    fn push_polling(&mut self, provider: &Provider, scenario: &str, counts: (u64, u64), requests: u64) {
+        if provider.programs.is_none() {
+            return;
+        }
+        let each = |count: u64| count as f64 / requests.max(1) as f64;
+        let (all, polling) = counts;
+        let metrics =
+            [("polling_per_request", polling), ("instructions_without_polling", all.saturating_sub(polling))];
+        for (metric, count) in metrics {
+            self.push(provider, scenario, metric, Unit::Instructions, each(count));
+        }
     }
 
     fn push_counts(&mut self, provider: &Provider, scenario: &str, counts: Counts, requests: u64) {
