@@ -5,7 +5,7 @@ use super::guests::Provider;
 use super::load::{self, Load};
 use super::parts::{self, Executed};
 use super::running::Running;
-use super::runs::{MESSAGE_BYTES_MAX, Runs, Scenario, WARM_UP, patiently, scenarios, store};
+use super::runs::{self, MESSAGE_BYTES_MAX, Runs, Scenario, WARM_UP, patiently, scenarios, store};
 use super::service;
 use super::tools;
 use super::visits::{self, Visits};
@@ -42,17 +42,36 @@ struct Counted<'a> {
 }
 
 impl Runs {
-    /// Counts what one request costs.
-    pub fn count(&mut self, provider: &Provider, counting: Counting<'_>) -> Result<()> {
+    /// Counts what one request by many connections costs on a machine of several processors; nothing if the
+    /// service has no such load.
+    pub fn count_wide(&mut self, provider: &Provider, counting: Counting<'_>) -> Result<()> {
+        let Some(scenario) = runs::widest(provider.service) else { return Ok(()) };
         let directory = tempfile::tempdir()?;
-        let counters = Counters::new(directory.path());
+        let mut counted = self.start_counted(provider, counting, directory.path())?;
+        self.count_scenario(&mut counted, scenario)
+    }
+
+    /// Starts a guest that counts in `directory`, and stores what it is asked for.
+    fn start_counted<'a>(
+        &mut self,
+        provider: &'a Provider,
+        counting: Counting<'a>,
+        directory: &Path,
+    ) -> Result<Counted<'a>> {
+        let counters = Counters::new(directory);
         // Only QEMU's translator can count.
         let setting = Setting { accelerator: Accelerator::Tcg, ..self.serving() };
         let running = self.start(provider, setting, &counters.arguments(counting.plugin))?;
         if provider.service.application == service::MEMCACHED.application {
             store(&running)?;
         }
-        let mut counted = Counted { provider, counting, running, counters };
+        Ok(Counted { provider, counting, running, counters })
+    }
+
+    /// Counts what one request costs.
+    pub fn count(&mut self, provider: &Provider, counting: Counting<'_>) -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let mut counted = self.start_counted(provider, counting, directory.path())?;
         if provider.service.application == service::NETPIPE.application {
             return self.count_messages(&mut counted);
         }
@@ -125,6 +144,7 @@ impl Runs {
         for (part, count) in parts.sums() {
             self.push(provider, scenario, &parts::metric(part), Unit::Instructions, each(count));
         }
+        let scenario = runs::on(provider.guest.cores, scenario);
         let name = format!("instructions-{}-{scenario}.txt", provider.service.name);
         save(&counted.counting.out.join(name), parts.text(requests).as_bytes())
     }
