@@ -110,7 +110,7 @@ impl Local {
         self.interruption.load(Relaxed)
     }
 
-    /// From now on `interruption` interrupts what runs; nothing does if that is null. Returns what did before.
+    /// From now on `interruption` interrupts what runs; nothing does if that is null. Returns what did.
     pub fn set_interruption(&self, interruption: *mut ()) -> *mut () {
         let before = self.interruption();
         if !interruption.is_null() {
