@@ -224,9 +224,178 @@ static void threads(void) {
 	}
 }
 
+/* Threads that use other parts of a processor's registers each, and find them as they left them: while they compute
+ * without a call, and behind a call that lets others run. Who uses a part of them not finds nothing there. */
+enum { PLAIN, X87, X87_CONTROL, X87_POPPED, MMX, AVX, PARTS };
+
+static volatile int parts_enough;
+static uint64_t part_rounds[PARTS];
+
+/* Either computes for a while or has others run, and changes no register but these. */
+#define PAUSE \
+	"mov %[spin], %%rcx\njrcxz 2f\n1: lea -1(%%rcx), %%rcx\njrcxz 3f\njmp 1b\n" \
+	"2: mov $24, %%eax\nsyscall\n3:\n"
+#define CHANGED "rax", "rcx", "r11", "memory", "cc"
+
+/* How many of its upper halves are not zero. */
+static int upper_halves(void) {
+	uint64_t halves[16][2], sum = 0;
+	if (!has_avx)
+		return 0;
+	__asm__ volatile(
+		".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\nvextractf128 $1, %%ymm\\n, 16*\\n(%0)\n.endr\n"
+		: : "r"(halves) : "memory");
+	for (int i = 0; i < 16; i++)
+		sum += halves[i][0] || halves[i][1];
+	return sum;
+}
+
+/* Nothing on x87's stack, nothing set, and no more in its registers than `contents`. */
+static int x87_is_empty(uint64_t contents) {
+	uint16_t environment[14];
+	uint64_t registers[8];
+	__asm__ volatile("fnstenv %0\nfldenv %0\n"
+		".irp n,0,1,2,3,4,5,6,7\nmovq %%mm\\n, 8*\\n(%1)\n.endr\nemms\n"
+		: "=m"(environment) : "r"(registers) : "memory");
+	for (int i = 0; i < 8; i++)
+		if (registers[i] != contents)
+			return 0;
+	return environment[0] == 0x37f && (environment[2] & 0x3800) == 0 && environment[4] == 0xffff;
+}
+
+static void fill_mmx(uint64_t value) {
+	__asm__ volatile(".irp n,0,1,2,3,4,5,6,7\nmovq %0, %%mm\\n\n.endr\n" : : "r"(value));
+}
+
+static int keeps_plain(uint64_t spin, uint64_t value) {
+	uint64_t kept;
+	fill_mmx(0);
+	__asm__ volatile("emms\nmovq %[value], %%xmm7\n" PAUSE "movq %%xmm7, %[kept]\n"
+		: [kept] "=r"(kept) : [value] "r"(value), [spin] "r"(spin) : CHANGED, "xmm7");
+	return kept == value && x87_is_empty(0) && upper_halves() == 0;
+}
+
+static int keeps_x87(uint64_t spin, uint64_t value) {
+	double given[2] = {(double)value, 0.5}, kept[2];
+	__asm__ volatile("fninit\nfldl (%[given])\nfldl 8(%[given])\n" PAUSE "fstpl 8(%[kept])\nfstpl (%[kept])\n"
+		: : [given] "r"(given), [kept] "r"(kept), [spin] "r"(spin) : CHANGED);
+	return kept[0] == given[0] && kept[1] == given[1];
+}
+
+static int keeps_control(uint64_t spin, uint64_t value) {
+	uint16_t given = 0x37f | (value & 0xc00), kept;
+	__asm__ volatile("fninit\nfldcw %[given]\n" PAUSE "fnstcw %[kept]\nfninit\n"
+		: [kept] "=m"(kept) : [given] "m"(given), [spin] "r"(spin) : CHANGED);
+	return (kept & 0xf3f) == (given & 0xf3f);
+}
+
+/* What MMX's registers have is there behind EMMS, too. */
+static int keeps_popped(uint64_t spin, uint64_t value) {
+	fill_mmx(value);
+	__asm__ volatile("emms\n" PAUSE : : [spin] "r"(spin) : CHANGED);
+	return x87_is_empty(value);
+}
+
+static int keeps_mmx(uint64_t spin, uint64_t value) {
+	uint64_t registers[8];
+	fill_mmx(value);
+	__asm__ volatile(PAUSE ".irp n,0,1,2,3,4,5,6,7\nmovq %%mm\\n, 8*\\n(%[to])\n.endr\nemms\n"
+		: : [to] "r"(registers), [spin] "r"(spin) : CHANGED);
+	for (int i = 0; i < 8; i++)
+		if (registers[i] != value)
+			return 0;
+	return 1;
+}
+
+/* One upper half is enough to be kept, whichever it is. */
+static int keeps_avx(uint64_t spin, uint64_t value) {
+	uint64_t given[4] = {0, 0, 0, value}, kept[16][4];
+	if (!has_avx)
+		return 1;
+	__asm__ volatile(
+		"vzeroall\nvmovups %[given], %%ymm14\n" PAUSE
+		".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\nvmovups %%ymm\\n, 32*\\n(%[kept])\n.endr\nvzeroall\n"
+		: : [given] "m"(given), [kept] "r"(kept), [spin] "r"(spin)
+		: CHANGED, "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+		"xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+	int wrong = 0;
+	for (int i = 0; i < 16; i++)
+		for (int word = 0; word < 4; word++)
+			wrong += kept[i][word] != (i == 14 && word == 3 ? value : 0);
+	return wrong == 0;
+}
+
+static void *keep_part(void *argument) {
+	static int (*const keeps[PARTS])(uint64_t, uint64_t) =
+		{keeps_plain, keeps_x87, keeps_control, keeps_popped, keeps_mmx, keeps_avx};
+	const int part = (uint64_t)argument % PARTS;
+	uint64_t random = (uint64_t)argument + 1, wrong = 0;
+	for (int i = 0; !parts_enough; i++) {
+		/* Most pauses are calls; the others some milliseconds. */
+		uint64_t spin = i % 64 ? 0 : 2000000, value = next(&random) | 1;
+		wrong += !keeps[part](spin, value);
+		part_rounds[part]++;
+	}
+	return (void *)wrong;
+}
+
+static void on_signal(int signal) {
+	double changed = signal;
+	__asm__ volatile("fninit\nfldl %0\n" : : "m"(changed));
+	if (has_avx)
+		__asm__ volatile("vpcmpeqb %%xmm14, %%xmm14, %%xmm14\nvinsertf128 $1, %%xmm14, %%ymm14, %%ymm14\n"
+			: : : "xmm14");
+}
+
+static void parts(void) {
+	static const char *const names[PARTS] =
+		{"plain", "x87", "x87's control word", "x87's empty registers", "MMX", "AVX"};
+	pthread_t all[2 * PARTS];
+	void *wrong;
+	signal(SIGUSR2, on_signal);
+	for (uint64_t i = 0; i < 2 * PARTS; i++)
+		pthread_create(&all[i], NULL, keep_part, (void *)i);
+	for (int i = 0; i < 60; i++) {
+		usleep(10000);
+		/* Its handler uses registers of its own; and a child has what its parent had. */
+		pthread_kill(all[i % (2 * PARTS)], SIGUSR2);
+	}
+	parts_enough = 1;
+	for (int i = 0; i < 2 * PARTS; i++) {
+		pthread_join(all[i], &wrong);
+		say(names[i % PARTS], (long)wrong);
+	}
+	for (int i = 0; i < PARTS; i++)
+		say("and it was looked at often", part_rounds[i] > 20);
+}
+
+/* A child has the registers of its parent, also those that a parent has in the processor alone. */
+static void inherited(void) {
+	double given = 7.25, kept = 0;
+	uint64_t half[4] = {1, 2, 3, 4}, found[4] = {1, 2, 3, 4};
+	pid_t child;
+	int status;
+	for (int use = 0; use < 2; use++) {
+		__asm__ volatile("fninit\nfldl %0\n" : : "m"(given));
+		if (use && has_avx)
+			__asm__ volatile("vmovups %0, %%ymm13\n" : : "m"(half) : "xmm13");
+		__asm__ volatile("mov $57, %%eax\nsyscall\n" : "=a"(child) : : "rcx", "r11", "memory");
+		if (use && has_avx)
+			__asm__ volatile("vmovups %%ymm13, %0\nvzeroupper\n" : "=m"(found) : : "xmm13");
+		__asm__ volatile("fstpl %0\n" : "=m"(kept));
+		if (child == 0)
+			_exit(kept == given && memcmp(half, found, sizeof half) == 0 ? 5 : 6);
+		waitpid(child, &status, 0);
+		say("a child has its parent's registers", WEXITSTATUS(status));
+		say("and so has the parent", kept == given);
+	}
+}
+
 int main(void) {
 	struct shared *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	registers(shared);
+	parts();
+	inherited();
 	shares(shared);
 	signals();
 	threads();

@@ -14,7 +14,8 @@ const GIB: usize = 1 << 30;
 /// How a server is set up; `Default` is memcached's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// `-m`, in bytes: memory that the items may cost.
+    /// `-m`, in bytes: memory that the items may cost; unless given, all that nobody else needs, where it is
+    /// known how much there is.
     pub memory: usize,
     /// `-c`: most connections at a time.
     pub connections: u32,
@@ -77,13 +78,15 @@ impl Options {
     }
 
     /// The same where `free` bytes of memory are free: `-m` must leave some of it for connections, buffers
-    /// and tables, and by default does.
+    /// and tables. Without, items may take all of it, as long as nobody else wants any.
     pub fn parse_within<'a>(
         arguments: impl Iterator<Item = &'a str>,
         free: u64,
     ) -> Result<Options, OptionError> {
         let mut options = Options::default();
-        options.memory = options.memory.min(room(free));
+        if free < u64::MAX {
+            options.memory = usize::try_from(free).unwrap_or(usize::MAX);
+        }
         let mut item_max_given = false;
         let mut arguments = Arguments::new(arguments);
         while let Some(option) = arguments.next_opt().map_err(OptionError::missing)? {
@@ -209,9 +212,10 @@ mod tests {
              tables take the rest: `memory` in app.toml and `nom run --memory` say how many there are"
         );
         assert_eq!(parse("-m 71", 96 << 20).map(|options| options.memory), Ok(71 * MIB));
-        assert_eq!(parse("", 96 << 20), Ok(Options::default()));
+        assert_eq!(parse("", 96 << 20).map(|options| options.memory), Ok(96 * MIB), "all that there is");
+        assert_eq!(parse("", u64::MAX), Ok(Options::default()), "nobody knows how much that is");
         let small = parse("", 1 << 20).unwrap();
-        assert_eq!((small.memory, small.item_max), (MIB / 4, MIB / 8));
+        assert_eq!((small.memory, small.item_max), (MIB, MIB / 2));
     }
 
     #[test]

@@ -456,6 +456,15 @@ impl<B: Buffer> Store<B> {
         shed
     }
 
+    /// Removes least recently used items of about so many bytes: up to so many items. What is stored next
+    /// takes the place of others until there is [`Room`] again. Returns the bytes that went.
+    pub fn shrink(&mut self, items: usize, bytes: usize) -> usize {
+        let before = self.used;
+        self.limit = self.limit.min(before.saturating_sub(bytes));
+        let _ = (0..items).take_while(|_| self.used > self.limit && self.evict(None)).count();
+        before - self.used
+    }
+
     /// Has `copy` copy values that lie where little else does: of the items in up to `slots` slots from
     /// `from` on, and of no more than make up `bytes`. Returns where to go on, and the bytes copied.
     pub fn compact(

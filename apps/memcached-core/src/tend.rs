@@ -19,6 +19,9 @@ use nom_port::buffer::Buffers;
 /// What is done at a time takes as long as some tens of requests: so many items go, or of so many bytes.
 const SHED_ITEMS: usize = 64;
 const SHED_BYTES: usize = 256 << 10;
+/// Where memory is short nobody can wait for it: the same, at once.
+const SHRUNK_ITEMS: usize = 512;
+const SHRUNK_BYTES: usize = 1 << 20;
 /// So many slots are looked at for values to move, or as many as have so many bytes to copy.
 const LOOKED_AT: u32 = 256;
 const MOVED_BYTES: usize = 32 << 10;
@@ -98,6 +101,22 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         {
             copied += self.shard_at(shard).store.settle(index, |bytes| memory.keep(bytes));
         }
+    }
+
+    /// Lets go of items of about so many bytes that were used least of late, of a few at a time, and has what
+    /// they leave go back to the world as every core [tends](Server::tend) it. Returns the bytes that went.
+    pub fn shrink(&mut self, bytes: u64) -> u64 {
+        let bytes = usize::try_from(bytes).map_or(SHRUNK_BYTES, |bytes| bytes.min(SHRUNK_BYTES));
+        let count = self.shards().count();
+        let mut gone = 0;
+        for mut shard in self.shards() {
+            shard.store.begin_settling();
+            gone += shard.store.shrink(SHRUNK_ITEMS, bytes.div_ceil(count));
+        }
+        if gone > 0 && self.tending.stage == Stage::Nothing {
+            self.tending = Tending { stage: Stage::Trim, rounds: 0, ..self.tending };
+        }
+        gone as u64
     }
 
     /// Does a little of what is to be done about memory, if anything is. `memory` is the running core's.

@@ -20,6 +20,10 @@ use nom_port::buffer::{Buffer, Sink, Slice};
 /// Pieces up to this many bytes are copied.
 pub const COPY_MAX: usize = 256;
 
+/// What is copied piece by piece is kept in parts of about so much: a long value finds room where little lies
+/// in a row, and is not copied again as it grows.
+const COPIED_MAX: usize = 16 << 10;
+
 /// Longer values do not settle by themselves: most of what they are lies in buffers that it fills well, and a
 /// copy would be a long time for those who wait.
 const SETTLING_MAX: usize = 64 << 10;
@@ -148,7 +152,8 @@ impl<B: Buffer> Gather<B> {
         if bytes.is_empty() || self.is_lost {
             return;
         }
-        if !matches!(self.parts.last(), Some(Part::Copied(_))) {
+        let has_room = |part: &Part<B>| matches!(part, Part::Copied(copied) if copied.len() < COPIED_MAX);
+        if !self.parts.last().is_some_and(has_room) {
             self.add(Part::Copied(Vec::new()));
         }
         if let Some(Part::Copied(copied)) = self.parts.last_mut() {
@@ -205,7 +210,7 @@ impl<B: Buffer> Gather<B> {
         if self.is_lost {
             return Incoming::Lost;
         }
-        if self.parts.iter().any(|part| matches!(part, Part::Shared(_))) {
+        if self.parts.len() > 1 || matches!(self.parts.first(), Some(Part::Shared(_))) {
             return Incoming::Parts(core::mem::take(&mut self.parts));
         }
         match self.parts.first() {

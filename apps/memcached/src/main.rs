@@ -41,15 +41,13 @@ fn main() -> Result<u8, Box<dyn core::error::Error>> {
     Ok(serve_on(cores, &ports, services)?)
 }
 
-/// Left to connections and to buffers when items have taken what there is.
-const RESERVE_BYTES: u64 = 1 << 20;
-
 /// How often those who watch hear what happened.
 const NEWS_NS: u64 = 50_000_000;
 
-/// Whether items may take more memory.
+/// Whether items may take more memory: not what is kept for whoever needs some next, nor so much that they
+/// would have to give it back at once.
 fn room() -> bool {
-    nom_app::memory_free() > RESERVE_BYTES
+    nom_app::memory_free() > 2 * nom_app::memory_reserve()
 }
 
 struct Memcached {
@@ -115,6 +113,10 @@ impl Service<DmaBuffer> for Memcached {
 
     fn set_memory(&mut self, bytes: Option<u64>) {
         self.server.set_limit(bytes.and_then(|bytes| usize::try_from(bytes).ok()));
+    }
+
+    fn shrink(&mut self, bytes: u64) -> u64 {
+        self.server.shrink(bytes)
     }
 
     fn tend<M: Buffers<Buffer = DmaBuffer>>(&mut self, now_ns: u64, memory: &mut M) -> Option<u64> {

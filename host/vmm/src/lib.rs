@@ -15,6 +15,7 @@ pub mod command;
 pub mod config;
 pub mod control;
 mod directory;
+mod firmware;
 mod ip;
 mod machine;
 pub mod meminfo;

@@ -2,6 +2,7 @@
 
 use crate::command::{self, Streams, file};
 use crate::config::{Allocation, MachineConfig, Memory, Network};
+use crate::firmware;
 use crate::machine::{Event, Exit, Machine, PluggedDevice, Vmm};
 use crate::meminfo;
 use crate::namespace;
@@ -39,6 +40,7 @@ impl Vmm for Qemu {
         let (ours, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
         let [setpriv, option, kill] = BOUND_TO_THIS;
         let mut child = program(config, &[setpriv, option, kill, PROGRAM])
+            .args(firmware::arguments(config.kind))
             .args(command::arguments(config, Streams::Attached))
             .current_dir(directory)
             .stdin(OwnedFd::from(theirs))
@@ -68,6 +70,7 @@ impl Vmm for Qemu {
     fn start_detached(&self, config: &MachineConfig, directory: &Path) -> Result<u32> {
         check(config)?;
         let output = program(config, &[PROGRAM])
+            .args(firmware::arguments(config.kind))
             .args(command::arguments(config, Streams::Detached))
             .current_dir(directory)
             .stdin(Stdio::null())

@@ -17,9 +17,9 @@
 //!
 //! The same source is a program for nom's kernel and a program for Linux. What both worlds have is
 //! [`main!`], [`print!`], [`println!`], [`args`], [`var`], [`vars`], [`files()`], [`exit`], [`memory_free`],
-//! [`port`], [`logs`], [`serve`], [`service`], [`shutdown`], [`sockets`], `RawLock` and `Mutex` of [`sync`],
-//! `unix`, `unix_ns` and `now_ns` of [`time`], and the types `QueuePair` and `DmaBuffer` of [`net`]; the rest
-//! is there only on nom.
+//! [`memory_reserve`], [`port`], [`logs`], [`serve`], [`service`], [`shutdown`], [`sockets`], `RawLock` and
+//! `Mutex` of [`sync`], `unix`, `unix_ns` and `now_ns` of [`time`], and the types `QueuePair` and `DmaBuffer`
+//! of [`net`]; the rest is there only on nom.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -35,6 +35,16 @@ mod world;
 
 pub use files::{File, files};
 pub use world::*;
+
+/// Bytes of memory that a service leaves free for whoever needs some next, such as connections: what is kept
+/// for longer is given back before they are used up ([`nom_service::Service::shrink`]).
+pub fn memory_reserve() -> u64 {
+    (world::memory_max() / RESERVE_PART).min(RESERVE_BYTES)
+}
+
+/// Of a machine with little memory a part is kept free, of any other so much.
+const RESERVE_PART: u64 = 16;
+const RESERVE_BYTES: u64 = 4 << 20;
 
 mod files;
 pub mod logs;

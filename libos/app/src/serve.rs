@@ -198,6 +198,7 @@ impl Setup {
         let mut server = Server::new(pair, Clock, self.config, &self.ports, service);
         server.set_delay(self.delay).expect("a delay that was checked");
         server.set_waiting(self.waiting, event_loop.handle());
+        server.keep_free(crate::memory_reserve(), crate::memory_free);
         server.close_with(self.closing, core.index(), event_loop.handle());
         if let Some(rules) = self.rules {
             server.charge(rules, event_loop.handle());

@@ -163,13 +163,6 @@ impl PageSource for Granted {
         }
     }
 
-    fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool {
-        let pages = self.pages(address, count, frame);
-        pages.unmap().expect("they are mapped");
-        let there = PageRun { address: to, ..pages };
-        there.map(protection).inspect_err(|_| self.give_back(there)).is_ok()
-    }
-
     fn enter(&self) {
         self.space.enter();
     }

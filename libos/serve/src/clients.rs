@@ -5,6 +5,7 @@ mod memory;
 
 use crate::metered::Metered;
 use crate::payers::{Payers, label, said, settled};
+use crate::reserve::Reserve;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -213,6 +214,8 @@ pub(crate) struct Clients<B: Buffer, S: Service<B>> {
     /// Clients with a connection, and how many there may be.
     open: u32,
     limit: Option<u32>,
+    /// Whether memory is used up: nobody else is let in.
+    is_short: bool,
     /// How many are to be closed once they are answered.
     excess: u32,
     /// If activities are told apart.
@@ -235,6 +238,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             looked_at: 0,
             open: 0,
             limit: None,
+            is_short: false,
             excess: 0,
             payers: None,
             most: Vec::new(),
@@ -283,6 +287,12 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     pub fn set_limit(&mut self, limit: Option<u32>) {
         self.limit = limit;
         self.excess = limit.map_or(0, |limit| self.open.saturating_sub(limit));
+    }
+
+    /// Lets nobody in while `reserve` has nothing left.
+    #[inline]
+    pub fn go_by(&mut self, reserve: &Reserve) {
+        self.is_short = reserve.is_used_up();
     }
 
     fn client(&mut self, flow: FlowId) -> Option<&mut Client<B, S::Connection>> {
@@ -547,7 +557,10 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Application<Metered<N, C>> for Cli
         if S::IS_ACTIVE && self.has(flow) {
             return self.welcome(stack, flow);
         }
-        let has_room = self.limit.is_none_or(|limit| self.open < limit);
+        let has_room = !self.is_short && self.limit.is_none_or(|limit| self.open < limit);
+        if self.is_short {
+            self.service.refused();
+        }
         let addresses = stack.addresses(flow).filter(|_| has_room);
         let Some((connection, class)) = addresses.and_then(|addresses| {
             let class = self.class(addresses);

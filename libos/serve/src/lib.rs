@@ -17,6 +17,7 @@ mod gate;
 mod metered;
 pub mod path;
 mod payers;
+mod reserve;
 mod server;
 mod shares;
 mod steered;

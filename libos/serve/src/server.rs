@@ -9,6 +9,7 @@ use crate::front::Front;
 use crate::gate::Gate;
 use crate::metered::Metered;
 use crate::payers::{Consumption, Payers};
+use crate::reserve::Reserve;
 use crate::steering::{Course, Steering};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -46,6 +47,8 @@ pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
     /// How its core waits as long as it is not told to poll.
     waiting: Thresholds,
     steering: Option<Steering>,
+    /// If memory is kept free for whoever needs some next.
+    reserve: Option<Reserve>,
     /// When the governor hears of the service's demand next.
     demand_ns: u64,
     closing: Option<closing::Part>,
@@ -76,6 +79,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             setting: Setting::default(),
             waiting: Thresholds::ADAPTIVE,
             steering: None,
+            reserve: None,
             demand_ns: 0,
             closing: None,
             frames: 0,
@@ -113,6 +117,21 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
     /// What went from core to core, as this one counts it.
     pub fn forwards(&self) -> ForwardCounts {
         self.front.counts()
+    }
+
+    /// Keeps so many bytes of memory free, as `free` tells how many are: buffers that nobody uses are given
+    /// back for them, and then what the service has least use for. Without either, nobody new is let in.
+    pub fn keep_free(&mut self, bytes: u64, free: fn() -> u64) {
+        self.reserve = Some(Reserve::new(free, bytes));
+    }
+
+    /// Looks for what is free. Returns when to look again though nothing happens.
+    #[inline]
+    fn look_for_memory(&mut self, now_ns: u64) -> Option<u64> {
+        let (reserve, clients) = (self.reserve.as_mut()?, &mut self.front.clients);
+        let due_ns = reserve.look(now_ns, self.stack.nic(), &mut clients.service);
+        clients.go_by(reserve);
+        due_ns
     }
 
     /// Ends the service: what it and its clients held is free.
@@ -379,6 +398,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
         if let Some(payers) = self.stack.nic().payers() {
             payers.end();
         }
+        let reserve_ns = self.look_for_memory(now_ns);
         let tend_ns = self.front.clients.service.tend(now_ns, self.stack.nic());
         let frames = self.stack.counters().frames_received;
         self.close();
@@ -392,8 +412,10 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Poller for Server<N, C, S> {
             return Progress { worked, deadline_ns: Some(now_ns) };
         }
         let due_ns = self.front.clients.service.has_due().then_some(now_ns);
-        let deadline_ns =
-            [deadline.map(Instant::nanos), check_ns, window_ns, tend_ns, due_ns].into_iter().flatten().min();
+        let deadline_ns = [deadline.map(Instant::nanos), check_ns, window_ns, reserve_ns, tend_ns, due_ns]
+            .into_iter()
+            .flatten()
+            .min();
         if worked == 0 {
             self.rests_until_ns = deadline_ns.unwrap_or(u64::MAX);
         }

@@ -110,6 +110,14 @@ pub trait Service<B: Buffer> {
         let _ = bytes;
     }
 
+    /// Memory is short: lets go of about so many bytes of what it keeps, what it has least use for first, and
+    /// says how many that were; it may take its time to give them back, and is [tended](Service::tend) until
+    /// then. It is asked again as long as too little is free, and that helps.
+    fn shrink(&mut self, bytes: u64) -> u64 {
+        let _ = bytes;
+        0
+    }
+
     /// Does a little of what can wait; called after each poll. `memory` has buffers for what is to lie
     /// elsewhere, and gives back what nobody uses. Returns when to call again though nothing else
     /// happens; never, if nothing waits.

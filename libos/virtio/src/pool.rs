@@ -116,6 +116,8 @@ impl<D: Dma> Pool<D> {
     pub fn trim(&mut self, keep_bytes: usize) -> Trimmed {
         let mut budget = TrimBudget { keep_bytes, blocks: TRIM_BLOCKS };
         let mut sum = Trimmed::default();
+        // Who asks for that has others give back as well: what there was too little of may be there.
+        self.source.refused = usize::MAX;
         for list in core::iter::once(&mut self.receive).chain(&mut self.free) {
             let trimmed = list.trim(&mut budget, |block| self.source.take_back(block));
             sum.released_bytes += trimmed.released_bytes;

@@ -37,6 +37,7 @@ fn answer(stream: &mut UnixStream) -> String {
 /// comes between a look and a word, as a late acknowledgement does, would take the buffer first.
 fn break_queue(directory: &Path, queue: u32) {
     let mut monitor = Monitor::connect(directory, "qmp.sock").expect("a monitor");
+    wait_for_silence(&mut monitor, queue);
     let socket = directory.join("gdb.sock");
     let server = format!("gdbserver unix:{},server=on,wait=off", socket.display());
     monitor.execute("human-monitor-command", json!({ "command-line": server })).expect("a debugger may come");
@@ -49,14 +50,34 @@ fn break_queue(directory: &Path, queue: u32) {
 
 /// Where the available ring (section 2.7.6) of queue `queue` names the buffer that the device takes next.
 fn next_entry(monitor: &mut Monitor, queue: u32) -> u64 {
+    let status = queue_status(monitor, queue);
+    let slot = number(&status, "last-avail-idx") % number(&status, "vring-num");
+    // Behind flags and index.
+    number(&status, "vring-avail") + 4 + 2 * slot
+}
+
+fn queue_status(monitor: &mut Monitor, queue: u32) -> Value {
     let devices = monitor.execute("x-query-virtio", json!({})).expect("QEMU knows its devices");
     let all = devices.as_array().expect("a list");
     let net = all.iter().find(|device| device["name"] == "virtio-net").expect("a network device");
     let asked = json!({ "path": net["path"], "queue": queue });
-    let status: Value = monitor.execute("x-query-virtio-queue-status", asked).expect("the queue is known");
-    let number = |name: &str| status[name].as_u64().unwrap_or_else(|| panic!("no {name} in {status}"));
-    // Behind flags and index.
-    number("vring-avail") + 4 + 2 * (number("last-avail-idx") % number("vring-num"))
+    monitor.execute("x-query-virtio-queue-status", asked).expect("the queue is known")
+}
+
+fn number(status: &Value, name: &str) -> u64 {
+    status[name].as_u64().unwrap_or_else(|| panic!("no {name} in {status}"))
+}
+
+/// Waits until half a second has brought no frame. One that comes while the machine stands still is delivered
+/// as it goes on, and QEMU 7.2 forgets what it tells of the device then: `virtio_set_status` in
+/// `hw/virtio/virtio.c` hands the frame on, and writes the status of before over DEVICE_NEEDS_RESET.
+fn wait_for_silence(monitor: &mut Monitor, queue: u32) {
+    let mut seen = (number(&queue_status(monitor, queue), "last-avail-idx"), 0);
+    while seen.1 < 5 {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = number(&queue_status(monitor, queue), "last-avail-idx");
+        seen = if now == seen.0 { (now, seen.1 + 1) } else { (now, 0) };
+    }
 }
 
 /// Sends a command, and reads the answer up to its `end`; `None` if the connection ends.

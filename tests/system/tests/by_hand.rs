@@ -71,7 +71,7 @@ fn talk(command: &str) {
 fn every_command_of_the_page_boots_a_machine_that_ends_once() {
     let directory = images();
     let examples = examples();
-    assert_eq!(examples.len(), 8);
+    assert_eq!(examples.len(), 9);
     for example in examples {
         let mut child = start(&example, directory.path());
         let mut lines =

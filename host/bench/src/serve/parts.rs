@@ -4,6 +4,7 @@
 //! lines of the program which source it was made from, and into whom that was inlined.
 
 use anyhow::{Context, Result, ensure};
+use nom_abi::layout::APPLICATION_END;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ const PLACEMENT: u64 = 2 << 20;
 /// Where the kernel is linked, and from where on addresses are its own.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
 const HIGHER_HALF: u64 = 1 << 63;
+/// The code of an unmodified program and its libraries, all of it.
+const UNMODIFIED: &str = "program";
 
 /// How often each instruction was executed, by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,7 +95,12 @@ impl Programs {
     pub fn parts(&self, executed: &Executed) -> Result<Parts> {
         let (user, kernel): (Vec<_>, Vec<_>) =
             executed.counts.iter().partition(|(address, _)| **address < HIGHER_HALF);
+        let (program, user): (Vec<_>, Vec<_>) =
+            user.into_iter().partition(|(address, _)| **address < APPLICATION_END);
+        let unmodified =
+            Origin { file: UNMODIFIED.into(), function: String::new(), symbol: UNMODIFIED.into() };
         let mut parts = Parts::default();
+        parts.origins.push((unmodified, program.iter().map(|(_, count)| **count).sum()));
         for (program, base, counts) in [(&self.application, 0, user), (&self.kernel, KERNEL, kernel)] {
             let addresses: Vec<u64> = counts.iter().map(|(address, _)| base + *address % PLACEMENT).collect();
             for (origin, (address, count)) in resolve(program, &addresses)?.into_iter().zip(counts) {
@@ -215,10 +223,12 @@ const PARTS: [(&str, &[&str]); 9] = [
             "libos/sys",
             "libos/app",
             "libos/earn",
+            "libos/linux",
+            "libos/fs",
             "economy",
         ],
     ),
-    ("service", &["apps"]),
+    ("service", &["apps", UNMODIFIED]),
     ("kernel", &["kernel", "abi"]),
 ];
 

@@ -12,8 +12,8 @@ mod summary;
 
 use crate::Outcome;
 use crate::environment::Environment;
-use crate::linux::Tuning;
 use crate::linux::serve::{Server, Servers};
+use crate::linux::{Tuning, save};
 use crate::machine::Setting;
 use crate::others::Watch;
 use crate::record::{Key, Record, Samples, Unit};
@@ -105,7 +105,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         bench.primitives(primitives.as_ref(), choice.accelerator, false);
     }
     let plugin = counts::plugin(&cache)?;
-    bench.each(&providers, "not counted", |bench, provider| bench.count(provider, &plugin));
+    bench.each(&providers, "not counted", |bench, provider| bench.count(provider, &plugin, &options.out));
     bench.primitives(primitives.as_ref(), Accelerator::Tcg, true);
     let (mut records, notes) = bench.finish();
     ensure!(!records.is_empty(), "nothing was measured: {}", notes.into_vec().join(" "));
@@ -216,7 +216,7 @@ impl Bench {
     }
 
     /// Counts what one request costs, which only QEMU's translator can.
-    fn count(&mut self, provider: &Provider, plugin: &Path) -> Result<()> {
+    fn count(&mut self, provider: &Provider, plugin: &Path, out: &Path) -> Result<()> {
         let directory = tempfile::tempdir()?;
         let mut counters = Counters::new(directory.path());
         let (setting, arguments) = (setting(Accelerator::Tcg), counters.arguments(plugin));
@@ -226,9 +226,14 @@ impl Bench {
         loads::prepare(&running, provider.service)?;
         for scenario in scenarios(provider.service) {
             let rate = self.warm_up(provider, scenario, &running)?;
-            let before = counters.now()?;
+            let (before, executed) = (counters.now()?, counters.executed()?);
             let served = scenario.run(&running, self.duration, Some(rate)).context(scenario.name)?;
             let counts = counters.now()?.since(before);
+            if let Some(programs) = &provider.programs {
+                let text = programs.parts(&counters.executed()?.since(&executed))?.text(served.requests);
+                let name = format!("instructions-{}-{}.txt", provider.service.name, scenario.name);
+                save(&out.join(name), text.as_bytes())?;
+            }
             let each = |count: u64| count as f64 / served.requests.max(1) as f64;
             for (metric, unit, count) in [
                 ("instructions_per_request", Unit::Instructions, counts.instructions),

@@ -160,21 +160,40 @@ impl ProcessMemory {
             return Ok(address);
         }
         let there = self.map(to.ok_or(Errno::ENOMEM)?, new, region)?;
-        self.move_pages(address..address + old.min(new), there);
+        if let Err(error) = self.move_pages(address..address + old.min(new), there) {
+            self.unmap(there, new)?;
+            return Err(error);
+        }
         self.unmap(address, old)?;
         Ok(there)
     }
 
-    /// Moves the pages that are there, but not their region. What has no room is lost, as the kernel's memory
-    /// for tables is.
-    fn move_pages(&self, from: Range<u64>, to: u64) {
+    /// Moves the pages that are there, but not their region: all of them, or none. They are in both places
+    /// until all have one in the new one.
+    ///
+    /// # Errors
+    /// `ENOMEM` if there is no room for the kernel's tables.
+    fn move_pages(&self, from: Range<u64>, to: u64) -> Result<(), Errno> {
         let state = &mut *self.state.borrow_mut();
-        for (part, run) in state.runs.remove(from.clone()) {
-            let (there, count) = (part.start - from.start + to, (part.end - part.start) / PAGE);
-            if self.pages.relocate(part.start, count, run.frame, there, run.protection) {
-                state.runs.insert(there..there + count * PAGE, run);
+        let parts: Vec<_> = state.runs.overlapping(from.clone()).collect();
+        let place = |part: &Range<u64>| (part.start - from.start + to, (part.end - part.start) / PAGE);
+        for (index, (part, run)) in parts.iter().enumerate() {
+            let (there, count) = place(part);
+            if !self.pages.show(there, count, run.frame, run.protection) {
+                for (part, run) in &parts[..index] {
+                    let (there, count) = place(part);
+                    self.pages.remove(there, &[(run.frame, count)]);
+                }
+                return Err(Errno::ENOMEM);
             }
         }
+        state.runs.remove(from.clone());
+        for (part, run) in parts {
+            let (there, count) = place(&part);
+            self.pages.remove(part.start, &[(run.frame, count)]);
+            state.runs.insert(there..there + count * PAGE, run);
+        }
+        Ok(())
     }
 
     /// Whether all of a range is mapped.

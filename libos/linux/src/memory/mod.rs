@@ -51,8 +51,6 @@ pub trait PageSource {
     /// Unmaps pages that are in one piece at `address`, and gives them back: their frames are in `pieces`,
     /// each its first and how many.
     fn remove(&self, address: u64, pieces: &[(u64, u64)]);
-    /// Maps pages at another place, with a protection. If there is no room they are gone.
-    fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool;
     /// Has the running core be where these pages are.
     fn enter(&self);
     /// A place of its own for pages, where these can be mapped, too. Nothing if there is no memory.

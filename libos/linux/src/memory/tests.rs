@@ -1,5 +1,6 @@
 use super::kept::KeptFrames;
 use super::*;
+use core::cell::Cell;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::vec;
@@ -36,6 +37,8 @@ pub(crate) struct FakePages {
     /// Most pages at a time, and most in all.
     at_once: u64,
     most: usize,
+    /// How many calls that show pages are left until there is no room for tables; no limit if nothing.
+    shows: Cell<Option<usize>>,
 }
 
 impl FakePages {
@@ -114,16 +117,6 @@ impl PageSource for FakePages {
         }
     }
 
-    fn relocate(&self, address: u64, count: u64, frame: u64, to: u64, protection: Protection) -> bool {
-        for page in 0..count {
-            let mut pages = self.pages.borrow_mut();
-            let (own, _) = pages.remove(&(address + page * PAGE)).expect("it is there");
-            assert_eq!(own, frame + page);
-            assert!(pages.insert(to + page * PAGE, (own, protection)).is_none());
-        }
-        true
-    }
-
     fn enter(&self) {}
 
     fn keeper(&self) -> Rc<dyn FrameKeeper> {
@@ -136,6 +129,11 @@ impl PageSource for FakePages {
     }
 
     fn show(&self, address: u64, count: u64, frame: u64, protection: Protection) -> bool {
+        let left = self.shows.get();
+        if left == Some(0) {
+            return false;
+        }
+        self.shows.set(left.map(|left| left - 1));
         for page in 0..count {
             let shown = self.pages.borrow_mut().insert(address + page * PAGE, (frame + page, protection));
             assert!(shown.is_none(), "it is there already");
@@ -655,6 +653,28 @@ fn a_mapping_that_moves_takes_along_what_is_in_it() {
     assert_eq!(&bytes, b"moved");
     assert_eq!(memory.read(START, &mut bytes), Err(Errno::EFAULT));
     memory.write(there + 3 * PAGE, b"grown").unwrap();
+}
+
+#[test]
+fn a_mapping_that_finds_no_room_elsewhere_stays_whole() {
+    let (pages, memory) = memory(1, 100);
+    memory.map(Where::At(START), 3 * PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    let values = [b"first", b"other", b"third"];
+    for (page, value) in values.iter().enumerate() {
+        memory.write(START + page as u64 * PAGE, *value).unwrap();
+    }
+    for room in 0..3 {
+        pages.shows.set(Some(room));
+        let moved = memory.remap(START, 3 * PAGE, 8 * PAGE, Some(Where::At(START + 10 * PAGE)));
+        assert_eq!(moved, Err(Errno::ENOMEM), "there is room for {room}");
+        assert_eq!(pages.pages.borrow().len(), 3);
+        assert!(!memory.is_mapped(START + 10 * PAGE..START + 11 * PAGE));
+        for (page, value) in values.iter().enumerate() {
+            let mut bytes = [0; 5];
+            memory.read(START + page as u64 * PAGE, &mut bytes).unwrap();
+            assert_eq!(&bytes, *value);
+        }
+    }
 }
 
 #[test]

@@ -11,8 +11,8 @@ pub const VECTOR_BYTES: usize = 512;
 /// Where in an XSAVE area the rest begins.
 pub const EXTENDED_AT: usize = VECTOR_BYTES;
 /// MXCSR and the x87 control word of a program that begins.
-const MXCSR: u32 = 0x1f80;
-const CONTROL_WORD: u16 = 0x37f;
+pub(super) const MXCSR: u32 = 0x1f80;
+pub(super) const CONTROL_WORD: u16 = 0x37f;
 
 /// Why a program stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,16 @@ pub(super) const SSE_AT: usize = 160;
 #[repr(C, align(16))]
 pub(super) struct Vector(pub [u8; VECTOR_BYTES]);
 
+impl Vector {
+    /// As a program finds them when it begins.
+    pub(super) fn new() -> Vector {
+        let mut vector = [0; VECTOR_BYTES];
+        vector[..2].copy_from_slice(&CONTROL_WORD.to_le_bytes());
+        vector[MXCSR_AT..][..4].copy_from_slice(&MXCSR.to_le_bytes());
+        Vector(vector)
+    }
+}
+
 /// The registers of one of a program's threads.
 #[repr(C, align(64))]
 pub struct ProgramContext {
@@ -66,6 +76,8 @@ pub struct ProgramContext {
     pub(super) host_stack: u64,
     /// Why it stopped: one of the numbers above, the address or vector, and the error code.
     pub(super) trap: [u64; 3],
+    /// Whether what is stored of the x87 registers is other than in a program that begins.
+    pub(super) uses_x87: bool,
     /// Base of FS, while this core has another's.
     pub(super) thread_pointer: u64,
     /// The rest of the vector registers, as XSAVE stores them, while this core has another's.
@@ -80,16 +92,14 @@ pub(super) struct Line(pub [u8; 64]);
 impl ProgramContext {
     /// One that begins with these registers.
     pub fn new(registers: Registers) -> Box<ProgramContext> {
-        let mut vector = [0; VECTOR_BYTES];
-        vector[..2].copy_from_slice(&CONTROL_WORD.to_le_bytes());
-        vector[MXCSR_AT..][..4].copy_from_slice(&MXCSR.to_le_bytes());
         Box::new(ProgramContext {
-            vector: Vector(vector),
+            vector: Vector::new(),
+            uses_x87: false,
             registers,
             host_stack: 0,
             trap: [0; 3],
             thread_pointer: 0,
-            extended: vec![Line([0; 64]); extended_bytes().div_ceil(64)].into(),
+            extended: vec![Line([0; 64]); area_bytes().div_ceil(64)].into(),
         })
     }
 
@@ -100,6 +110,7 @@ impl ProgramContext {
         copy.extended.copy_from_slice(self.extended_lines());
         // Now that what the processor had of it is there, too.
         copy.vector = self.vector.clone();
+        copy.uses_x87 = self.uses_x87;
         copy
     }
 
@@ -119,6 +130,8 @@ impl ProgramContext {
         const MXCSR_BITS: u32 = 0xffff;
         self.give_up();
         self.vector.0 = *vector;
+        // For all that is known.
+        self.uses_x87 = true;
         let place = &mut self.vector.0[MXCSR_AT..][..4];
         let mxcsr = u32::from_le_bytes([place[0], place[1], place[2], place[3]]) & MXCSR_BITS;
         place.copy_from_slice(&mxcsr.to_le_bytes());
@@ -170,7 +183,7 @@ impl ProgramContext {
 mod elsewhere {
     use super::{Line, ProgramContext, Trap};
 
-    pub(super) fn extended_bytes() -> usize {
+    pub(super) fn area_bytes() -> usize {
         0
     }
 
@@ -206,9 +219,9 @@ mod elsewhere {
     }
 }
 #[cfg(target_os = "none")]
-use super::entry::{extended_bytes, extended_features};
+use super::vectors::{area_bytes, extended_features};
 #[cfg(not(target_os = "none"))]
-use elsewhere::{extended_bytes, extended_features};
+use elsewhere::{area_bytes, extended_features};
 
 impl fmt::Debug for ProgramContext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,15 +7,16 @@
 //! runs goes back to where it was.
 
 use super::context::{
-    EXCEPTION, INTERRUPTED, Line, MXCSR_AT, PAGE_FAULT, ProgramContext, SSE_AT, Trap, VECTOR_BYTES, Vector,
+    EXCEPTION, INTERRUPTED, Line, MXCSR, MXCSR_AT, PAGE_FAULT, ProgramContext, SSE_AT, Trap, VECTOR_BYTES,
 };
+use super::vectors;
 use crate::events::WAITED_FOR;
 use crate::local::{self, Local};
 use crate::memory::Shared;
 use crate::{preempt, raw, time, upcall};
 use core::arch::{asm, naked_asm, x86_64};
 use core::cell::UnsafeCell;
-use core::mem::{MaybeUninit, offset_of, size_of};
+use core::mem::{offset_of, size_of};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 use nom_abi::PageSize;
@@ -27,11 +28,6 @@ use nom_abi::upcall::{Registers, Upcall, UpcallFrame};
 /// alignment check, identification.
 const FLAGS: u64 = 0x202;
 const FLAGS_KEPT: u64 = 0x24_0cd5;
-const MXCSR: u32 = 0x1f80;
-/// Where FXSAVE stores the x87 registers.
-const X87_AT: usize = 32;
-/// x87 and SSE, which FXSAVE stores.
-const LEGACY: u64 = 3;
 
 /// Events for which a program is left: others may be ready since.
 const INTERRUPTING: u64 = WAITED_FOR | Upcall::Timer.mask();
@@ -84,6 +80,7 @@ pub fn start() -> Result<()> {
     if x86_64::__cpuid(0).eax < 7 || x86_64::__cpuid_count(7, 0).ebx & 1 == 0 {
         return Err(Error::InvalidArgument);
     }
+    vectors::learn();
     let page = Shared::new(PageSize::Small, 1)?;
     let word = page.region().address();
     // SAFETY: `reflected` is made for the kernel's way to enter it, and the word is used for nothing else and
@@ -197,54 +194,33 @@ impl ProgramContext {
         let before = slots.owner.swap(ptr::from_mut(self), Relaxed);
         // SAFETY: an owner is alive: who is dropped is none any more. Nobody else has a reference to it,
         // since whoever runs it on this core is in `run`, and not on this thread.
-        if let Some(before) = unsafe { before.as_mut() } {
-            before.store();
-        }
+        let (uses_x87, extended) = match unsafe { before.as_mut() } {
+            Some(before) => before.store(),
+            // Nobody knows what was left.
+            None => (true, u64::MAX),
+        };
         // SAFETY: the base is canonical: `set_thread_pointer` made it so, or it was the processor's. The
-        // library does not use FS. The area is large enough and aligned, and holds what XSAVE stored, or
-        // zeros.
+        // library does not use FS. What is loaded was stored, or is as in a program that begins; of what
+        // programs set, `set_vector` and `set_vector_area` cleared what no processor has.
         unsafe {
             asm!("wrfsbase {}", in(reg) self.thread_pointer, options(nostack, preserves_flags));
-            restore_extended(&self.extended);
-            // For its x87 registers: no code of Rust's needs those of SSE before `go` has MXCSR be its own.
-            asm!(
-                "fxrstor64 [{area}]",
-                "ldmxcsr [{mxcsr}]",
-                area = in(reg) self.vector.0.as_ptr(),
-                mxcsr = in(reg) &raw const DEFAULT_MXCSR,
-                out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
-                out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
-                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
-                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
-                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
-                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
-                options(nostack, readonly),
-            );
+            vectors::load_extended(&self.extended, extended);
+            if self.uses_x87 || uses_x87 {
+                vectors::load_x87(&self.vector);
+            }
         }
     }
 
-    /// Stores what this thread has in the processor: all but its SSE registers, which are stored already.
-    fn store(&mut self) {
-        let mut image = MaybeUninit::<Vector>::uninit();
-        // SAFETY: FSGSBASE is there: `start` looked. The image is aligned, and has the bytes that are
-        // written; those that FXSAVE does not write are not looked at.
+    /// Stores what this thread has in the processor and uses, all but its SSE registers, which are stored
+    /// already: whether x87's are among it, and which of those that XSAVE stores.
+    fn store(&mut self) -> (bool, u64) {
+        // SAFETY: FSGSBASE is there: `start` looked.
         unsafe {
             asm!("rdfsbase {}", out(reg) self.thread_pointer, options(nomem, nostack, preserves_flags));
-            asm!("fxsave64 [{}]", in(reg) image.as_mut_ptr(), options(nostack, preserves_flags));
         }
-        for part in [0..MXCSR_AT, X87_AT..SSE_AT] {
-            let from = image.as_ptr().cast::<u8>().wrapping_add(part.start);
-            // SAFETY: it is within the image, of which FXSAVE wrote these bytes.
-            let stored = unsafe { core::slice::from_raw_parts(from, part.len()) };
-            self.vector.0[part].copy_from_slice(stored);
-        }
-        if self.extended.is_empty() {
-            return;
-        }
-        let area = self.extended.as_mut_ptr();
-        let [low, high] = extended_mask();
-        // SAFETY: the area is aligned and has the bytes that CPUID asked for.
-        unsafe { asm!("xsave64 [{}]", in(reg) area, in("eax") low, in("edx") high, options(nostack)) };
+        let in_use = vectors::in_use();
+        self.uses_x87 = vectors::store_x87(&mut self.vector, self.uses_x87, in_use);
+        (self.uses_x87, vectors::store_extended(&mut self.extended, in_use))
     }
 
     fn is_owner(&self) -> bool {
@@ -295,41 +271,6 @@ impl Drop for ProgramContext {
         if self.is_owner() {
             owner.store(ptr::null_mut(), Relaxed);
         }
-    }
-}
-
-/// Bytes that XSAVE stores of what the kernel has turned on.
-pub(super) fn extended_bytes() -> usize {
-    const OSXSAVE: u32 = 1 << 27;
-    if x86_64::__cpuid(1).ecx & OSXSAVE == 0 {
-        return 0;
-    }
-    x86_64::__cpuid_count(0xd, 0).ebx as usize
-}
-
-/// What XSAVE stores that FXSAVE does not.
-pub(super) fn extended_features() -> u64 {
-    let [low, high] = extended_mask();
-    u64::from(high) << 32 | u64::from(low)
-}
-
-fn extended_mask() -> [u32; 2] {
-    let (low, high): (u32, u32);
-    // SAFETY: OSXSAVE is on: there are areas only then.
-    unsafe { asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack)) };
-    [low & !(LEGACY as u32), high]
-}
-
-/// # Safety
-/// What is in the area is what XSAVE stored, or zeros.
-unsafe fn restore_extended(area: &[Line]) {
-    if area.is_empty() {
-        return;
-    }
-    let [low, high] = extended_mask();
-    // SAFETY: the caller's promise; the area is aligned.
-    unsafe {
-        asm!("xrstor64 [{}]", in(reg) area.as_ptr(), in("eax") low, in("edx") high, options(nostack));
     }
 }
 

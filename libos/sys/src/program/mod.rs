@@ -12,6 +12,8 @@ mod entry;
 pub mod memory;
 mod space;
 pub mod vdso;
+#[cfg(target_os = "none")]
+mod vectors;
 
 pub use context::{EXTENDED_AT, ProgramContext, Trap, VECTOR_BYTES};
 #[cfg(target_os = "none")]

@@ -19,8 +19,6 @@ const FACTOR: f64 = 2.0;
 /// How many times as long as where it is alone gold may wait; and until silver pays nothing more.
 const GOLD_WAITS: f64 = 2.0;
 const SILVER_WAITS: f64 = 100.0;
-/// Bits that bronze is answered for a request: a value of a hundred bytes with what is around it.
-const REQUEST_GBIT: f64 = 8e-9 * 128.0;
 
 /// The contracts of all tenants.
 #[derive(Debug)]
@@ -54,7 +52,8 @@ impl Contracts {
     }
 
     /// What the control port is told for this scheduler: `profit` goes by what contracts pay, which the
-    /// machine knows. Each frame has 32 requests, so that more of them at once would only have the next one wait.
+    /// machine knows. Each frame has 32 requests, so that more of them at once would only have the next one
+    /// wait.
     pub fn grid(scheduler: Scheduler) -> String {
         let terms = TENANTS.map(|(tenant, _)| match scheduler {
             Scheduler::Fair => format!("; for {tenant}"),
@@ -127,6 +126,9 @@ impl Contracts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bits that bronze is answered for a request: a value of a hundred bytes with what is around it.
+    const REQUEST_GBIT: f64 = 8e-9 * 128.0;
 
     fn taken(latency_s: f64) -> Taken {
         let latency_s = [latency_s, latency_s / 100.0, latency_s * 1.1];

@@ -1,0 +1,81 @@
+//! Memory that is kept free for whoever needs some next, and who gives back when it is short: the shrinker of
+//! applications (OSv, section 3).
+//!
+//! What is least useful goes first: buffers that nobody uses, then what the service has least use for, as it
+//! knows itself ([`Service::shrink`](nom_service::Service::shrink)). When nobody has anything to give, who
+//! asks for a connection is refused: whoever is connected is served.
+
+use nom_port::buffer::Buffers;
+use nom_service::Service;
+
+/// How often it is looked for what is free while something happens: a core cannot receive as much as the
+/// reserve meanwhile.
+const LOOK_NS: u64 = 100_000;
+
+/// Buffers that stay though nobody uses them: what is received into next.
+const KEPT_BYTES: usize = 512 << 10;
+
+/// The part of the reserve below which nobody new is let in.
+const LAST_PART: u64 = 8;
+
+/// Watches what is free.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    free: fn() -> u64,
+    /// Bytes that are to be free.
+    wanted: u64,
+    look_ns: u64,
+    /// What was free when somebody was asked last, if it has been too little ever since. Who gives back what
+    /// only he can use again, such as the heap's, is not asked for ever more.
+    asked: Option<u64>,
+    is_used_up: bool,
+}
+
+impl Reserve {
+    /// Sees to it that `wanted` bytes are free, as `free` tells.
+    pub fn new(free: fn() -> u64, wanted: u64) -> Reserve {
+        Reserve { free, wanted, look_ns: 0, asked: None, is_used_up: false }
+    }
+
+    /// Whether nobody has anything to give any more.
+    pub fn is_used_up(&self) -> bool {
+        self.is_used_up
+    }
+
+    /// Looks for what is free, if it is time to, and has others give back what is missing. Returns when to
+    /// look again though nothing happens: while something is missing that may yet come.
+    pub fn look<M: Buffers>(
+        &mut self,
+        now_ns: u64,
+        memory: &mut M,
+        service: &mut impl Service<M::Buffer>,
+    ) -> Option<u64> {
+        if now_ns < self.look_ns {
+            return self.asked.map(|_| self.look_ns);
+        }
+        self.look_ns = now_ns + LOOK_NS;
+        let free = (self.free)();
+        if free >= self.wanted {
+            (self.asked, self.is_used_up) = (None, false);
+            return None;
+        }
+        self.reclaim(free, memory, service)
+    }
+
+    #[cold]
+    fn reclaim<M: Buffers>(
+        &mut self,
+        free: u64,
+        memory: &mut M,
+        service: &mut impl Service<M::Buffer>,
+    ) -> Option<u64> {
+        let trimmed = memory.trim(KEPT_BYTES);
+        let came = trimmed.released_bytes as u64;
+        let missing = self.wanted.saturating_sub(free + came);
+        let has_changed = self.asked.is_none_or(|asked| asked != free);
+        let given = if missing > 0 && has_changed { service.shrink(missing) } else { 0 };
+        self.asked = Some(free);
+        self.is_used_up = free + came + given < self.wanted / LAST_PART;
+        (came + given > 0).then_some(self.look_ns)
+    }
+}
