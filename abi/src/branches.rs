@@ -109,6 +109,38 @@ mod tests {
         assert_eq!(code, other, "a distance of one byte, and one that is cut off");
     }
 
+    /// Whatever lies before it, and wherever in a word it begins: four bytes are looked at together.
+    #[test]
+    fn no_call_is_overlooked() {
+        for filler in (0..=255).filter(|filler| ![CALL, LEA].contains(filler)) {
+            for before in 0..12 {
+                let call = [&vec![filler; before][..], &[CALL, 50, 0, 0, 0], &[0; 100]].concat();
+                let mut code = call.clone();
+                to_places(&mut code);
+                assert_eq!(code[before..before + 5], [CALL, 0, 0, 0, 50 + before as u8], "{before} {filler}");
+                to_distances(&mut code);
+                assert_eq!(code, call);
+            }
+        }
+    }
+
+    /// Distances at both ends of those that are places, and one beyond.
+    #[test]
+    fn values_at_the_edges_come_back() {
+        let (at, size) = (7_i32, 40_i32);
+        for (distance, place) in
+            [(-8_i32, -8), (-7, 0), (-1, 6), (0, 7), (32, 39), (33, -7), (39, -1), (40, 40), (41, 41)]
+        {
+            let call = [&[0x90; 7][..], &[CALL], &distance.to_le_bytes(), &[0x90; 28]].concat();
+            let mut code = call.clone();
+            to_places(&mut code);
+            let field: [u8; DISTANCE] = *code[at as usize + 1..].first_chunk().expect("it has room");
+            assert_eq!((code.len() as i32, i32::from_be_bytes(field)), (size, place), "{distance}");
+            to_distances(&mut code);
+            assert_eq!(code, call, "{distance}");
+        }
+    }
+
     proptest! {
         #[test]
         fn the_way_back_leads_to_the_same_bytes(

@@ -291,6 +291,39 @@ mod tests {
         assert_eq!(&buffer[..5], b"pong!");
     }
 
+    /// Two ends that agree with each other and not with the drawing would not understand an older one.
+    #[test]
+    fn each_word_is_where_the_drawing_says() {
+        assert_eq!(MAGIC.to_le_bytes(), [b'n', b'o', b'm', b'r', b'i', b'n', b'g', crate::VERSION as u8]);
+        let (memory, capacity) = (memory(512), (512 - 64) / 2);
+        let word = |index: usize| memory[index].load(Relaxed);
+        let (mut to_1, from_1) = open(&memory, 0).unwrap();
+        let (mut to_0, mut from_0) = open(&memory, 1).unwrap();
+        assert_eq!((word(0), word(1)), (MAGIC, 512 * 8));
+        assert_eq!(to_1.message_bytes_max(), (capacity - 1) * 8);
+        to_1.push(&[7; 9]).unwrap();
+        to_0.push(&[5; 8]).unwrap();
+        assert_eq!((word(8), word(64), word(65), word(66)), (3, 9, u64::from_le_bytes([7; 8]), 7));
+        assert_eq!((word(24), word(64 + capacity), word(65 + capacity)), (2, 8, u64::from_le_bytes([5; 8])));
+        from_0.pop(&mut [0; 9]).unwrap();
+        assert_eq!((word(16), word(17), word(32), word(33)), (3, 0, 0, 0));
+        assert!(from_0.prepare_wait() && !from_1.prepare_wait());
+        assert_eq!((word(17), word(33)), (1, 0));
+        assert!(to_1.consumer_waits() && !to_1.consumer_waits() && !to_0.consumer_waits());
+        assert_eq!(word(17), 0);
+        let used = memory.iter().filter(|word| word.load(Relaxed) != 0).count();
+        assert_eq!(used, 2 + 3 + 3 + 2, "identity, indices, messages");
+    }
+
+    /// The smallest channel that there can be, and one with a word to spare.
+    #[test]
+    fn a_ring_has_two_words_at_least() {
+        for (words, bytes) in [(67, None), (68, Some(8)), (69, Some(8)), (70, Some(16))] {
+            let memory = memory(words);
+            assert_eq!(open(&memory, 0).ok().map(|(ring, _)| ring.message_bytes_max()), bytes, "{words}");
+        }
+    }
+
     #[test]
     fn a_channel_of_another_kind_is_refused() {
         assert_eq!(open(&memory(67), 0).unwrap_err(), RingError::TooSmall);

@@ -24,6 +24,8 @@ pub mod relocations;
 pub mod seqlock;
 pub mod start;
 pub mod syscall;
+#[cfg(test)]
+mod tests;
 pub mod upcall;
 
 pub use error::Error;

@@ -5,6 +5,10 @@
 //! each, little-endian. Only its own processor writes a slot, so that several count exactly. Each translated
 //! block adds its length when it is entered; a block that an exception leaves early counts whole.
 //!
+//! Behind the slots it has [`LENGTHS`] numbers of 8 bytes: how often so many instructions lay between a
+//! processor's `pause` in user space and its last one. A loop that polls has one in each turn that found
+//! nothing, so most of these are such turns, and the most frequent number is what one takes.
+//!
 //! Each block also lasts a little longer, so that a guest that polls is slower than its clients and always
 //! has something to do: polling in vain costs instructions, as many as the computer has time for.
 //!
@@ -29,6 +33,8 @@ pub static qemu_plugin_version: c_int = 1;
 struct Slot {
     instructions: AtomicU64,
     halts: AtomicU64,
+    /// Instructions by the last pause.
+    paused: AtomicU64,
 }
 
 /// Processors that are counted, at most.
@@ -36,6 +42,12 @@ const SLOTS: usize = 64;
 
 /// Where the counts are: [`SLOTS`] of them.
 static COUNTS: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Lengths between two pauses that are told apart; the last are longer.
+const LENGTHS: usize = 4096;
+
+/// From here on addresses are the kernel's.
+const HIGHER_HALF: u64 = 1 << 63;
 
 /// Words of the file of blocks, most of which nobody touches.
 const BLOCK_WORDS: usize = 8 << 20;
@@ -94,7 +106,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
         return 1;
     };
     let blocks = arguments.iter().find_map(|argument| argument.strip_prefix("blocks="));
-    let mapped = map(path, SLOTS * size_of::<Slot>()).map_err(|error| (path, error)).and_then(|counts| {
+    let bytes = SLOTS * size_of::<Slot>() + LENGTHS * size_of::<u64>();
+    let mapped = map(path, bytes).map_err(|error| (path, error)).and_then(|counts| {
         COUNTS.store(counts.cast(), Relaxed);
         let Some(path) = blocks else { return Ok(()) };
         let blocks = map(path, BLOCK_WORDS * size_of::<u64>()).map_err(|error| (path, error))?;
@@ -140,12 +153,30 @@ extern "C" fn translated(_id: Id, block: Block) {
     // SAFETY: QEMU passes a block that lives through this call; the callback's data is a number, no address,
     // or that of words that stay mapped.
     unsafe {
+        if pauses(block) {
+            qemu_plugin_register_vcpu_tb_exec_cb(block, paused, NO_REGISTERS, std::ptr::null_mut());
+        }
         if let Some(listed) = list(block) {
             let data = std::ptr::from_ref(listed).cast_mut().cast();
             return qemu_plugin_register_vcpu_tb_exec_cb(block, entered_listed, NO_REGISTERS, data);
         }
         let instructions = qemu_plugin_tb_n_insns(block) as *mut c_void;
         qemu_plugin_register_vcpu_tb_exec_cb(block, entered, NO_REGISTERS, instructions);
+    }
+}
+
+/// Whether a block of user space pauses, which ends it.
+///
+/// # Safety
+/// `block` lives.
+unsafe fn pauses(block: Block) -> bool {
+    // SAFETY: the caller's promise; instructions live as long as their block.
+    unsafe {
+        let Some(last) = qemu_plugin_tb_n_insns(block).checked_sub(1) else { return false };
+        let instruction = qemu_plugin_tb_get_insn(block, last);
+        let data = qemu_plugin_insn_data(instruction);
+        let bytes = std::slice::from_raw_parts(data, qemu_plugin_insn_size(instruction));
+        bytes == [0xf3, 0x90] && qemu_plugin_insn_vaddr(instruction) < HIGHER_HALF
     }
 }
 
@@ -203,6 +234,17 @@ extern "C" fn entered_listed(processor: c_uint, listed: *mut c_void) {
     std::hint::spin_loop();
     add(count, 1);
     add(&slot(processor).instructions, instructions.load(Relaxed));
+}
+
+/// A processor enters a block that pauses; the block is counted after that.
+extern "C" fn paused(processor: c_uint, _: *mut c_void) {
+    let slot = slot(processor);
+    let instructions = slot.instructions.load(Relaxed);
+    let length = instructions - slot.paused.load(Relaxed);
+    slot.paused.store(instructions, Relaxed);
+    // SAFETY: so many numbers are mapped for ever behind the slots.
+    let lengths = unsafe { &*COUNTS.load(Relaxed).add(SLOTS).cast::<[AtomicU64; LENGTHS]>() };
+    add(&lengths[(length as usize).min(LENGTHS - 1)], 1);
 }
 
 /// A processor has nothing to do.

@@ -28,6 +28,11 @@ pub trait Doorbell: Send + Sync {
     fn ring(&self, core: usize);
 }
 
+/// Bytes behind GS at which a virtual machine's program finds what names the core that runs: a number that no
+/// other has at that time, and 0 while what runs may be interrupted for others of the core. Whoever finds the
+/// same number as before is on the same core, and nobody of the core comes in between.
+pub const HERE_OFFSET: usize = 8;
+
 /// A way to interrupt what a core computes, so that others have it in between.
 pub trait Preemption {
     /// Runs `compute`. In between any two of its instructions, on its stack, `interrupted` runs: whenever

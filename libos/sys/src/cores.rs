@@ -22,6 +22,17 @@ const STATUS_LAST_CORE: u32 = 0;
 /// Cores at the program's work: those that it holds but for the ones about to be released.
 static AT_WORK: AtomicUsize = AtomicUsize::new(1);
 
+/// Cores that the program has got in the course of time, or is about to get, beside its first; on a host
+/// anybody may call anything.
+static OTHERS: AtomicUsize = AtomicUsize::new(if cfg!(target_os = "none") { 0 } else { 1 });
+
+/// Whether others of the program may be at work at the same time as the core that asks. Once they are, they
+/// may be for ever.
+#[inline]
+pub(crate) fn are_several() -> bool {
+    OTHERS.load(Ordering::Relaxed) > 0
+}
+
 /// Work on another core. Dropping it lets the work go on by itself; its stack then stays in use.
 #[derive(Debug)]
 pub struct Core {
@@ -73,12 +84,14 @@ pub fn acquire_near(hint: u64, work: impl FnOnce() + Send + 'static) -> Result<C
         finished: AtomicU32::new(0),
         work: Work(Cell::new(Some(Box::new(work)))),
     })));
+    OTHERS.fetch_add(1, Ordering::SeqCst);
     // SAFETY: `entry` is made for the way the kernel starts a core; stack and launch stay until the core
     // has set `finished`.
     let start = || unsafe { raw::core_acquire(entry as *const () as u64, top, launch.as_ptr() as u64, hint) };
     match with_those_that_leave(start) {
         Ok(number) => Ok(Core { launch, stack: ManuallyDrop::new(stack), number }),
         Err(error) => {
+            OTHERS.fetch_sub(1, Ordering::SeqCst);
             // SAFETY: no core was started, so nobody else has the pointer that `Box::leak` gave.
             drop(unsafe { Box::from_raw(launch.as_ptr()) });
             Err(error)

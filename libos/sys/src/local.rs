@@ -9,15 +9,22 @@ use crate::memory::Pages;
 use crate::pause::Pause;
 use core::arch::asm;
 use core::cell::UnsafeCell;
+use core::mem::offset_of;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence,
+};
 use nom_abi::syscall::Segment;
+use nom_port::world::HERE_OFFSET;
 
 /// One core's block. It never moves and lives as long as the core's work.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Local {
     this: AtomicPtr<Local>,
+    /// The block, too, but null in the handler and while a computation runs that may be interrupted:
+    /// [`HERE_OFFSET`].
+    here: AtomicPtr<Local>,
     /// The core's number.
     pub core: AtomicU64,
     /// The handler, an [`crate::upcall::Handler`], or null.
@@ -33,7 +40,7 @@ pub(crate) struct Local {
     /// The base of FS, where the processor has no instruction to ask for it.
     pub thread_pointer: AtomicU64,
     /// What interrupts the running computation, an [`crate::preempt::Interruption`]; null if nothing may.
-    pub interruption: AtomicPtr<()>,
+    interruption: AtomicPtr<()>,
     /// Something happened that would have interrupted a computation, but none was to be.
     pub has_missed: AtomicBool,
     /// The handler that [`crate::preempt`] found, once it listens; null before.
@@ -54,6 +61,8 @@ pub(crate) struct Local {
     pub program: crate::program::Slots,
 }
 
+const _: () = assert!(offset_of!(Local, here) == HERE_OFFSET, "where drivers look for it");
+
 // SAFETY: `upcall_stack`, like `program.page`, is reached only by the core that the block belongs to, outside
 // of its handler,
 // and by its owner when the core has left the block; `cache` only by that core; everything else is atomic.
@@ -63,6 +72,7 @@ impl Local {
     pub const fn new(pause: Option<Pause>) -> Local {
         Local {
             this: AtomicPtr::new(ptr::null_mut()),
+            here: AtomicPtr::new(ptr::null_mut()),
             core: AtomicU64::new(0),
             handler: AtomicPtr::new(ptr::null_mut()),
             is_handling: AtomicBool::new(false),
@@ -90,8 +100,46 @@ impl Local {
     /// The block stays where it is for as long as the core runs this program.
     pub unsafe fn install(&self, core: u64) {
         self.this.store(ptr::from_ref(self).cast_mut(), Relaxed);
+        self.here.store(ptr::from_ref(self).cast_mut(), Relaxed);
         // SAFETY: the caller's promise.
         unsafe { self.arrive(core) };
+    }
+
+    /// What interrupts the running computation.
+    pub fn interruption(&self) -> *mut () {
+        self.interruption.load(Relaxed)
+    }
+
+    /// From now on `interruption` interrupts what runs; nothing does if that is null. Returns what did.
+    pub fn set_interruption(&self, interruption: *mut ()) -> *mut () {
+        let before = self.interruption();
+        if !interruption.is_null() {
+            self.here.store(ptr::null_mut(), Relaxed);
+        }
+        // Nobody has the core to himself while he may be interrupted, nor the other way round.
+        compiler_fence(SeqCst);
+        self.interruption.store(interruption, Relaxed);
+        compiler_fence(SeqCst);
+        if interruption.is_null() && !self.is_handling.load(Relaxed) {
+            self.here.store(ptr::from_ref(self).cast_mut(), Relaxed);
+        }
+        before
+    }
+
+    /// The core is in its handler from now on.
+    pub fn enter_handler(&self) {
+        self.is_handling.store(true, Relaxed);
+        self.here.store(ptr::null_mut(), Relaxed);
+        compiler_fence(SeqCst);
+    }
+
+    /// The core is out of its handler, and goes on with what that interrupted.
+    pub fn leave_handler(&self) {
+        compiler_fence(SeqCst);
+        self.is_handling.store(false, Relaxed);
+        let itself = ptr::from_ref(self).cast_mut();
+        let here = if self.interruption().is_null() { itself } else { ptr::null_mut() };
+        self.here.store(here, Relaxed);
     }
 
     /// Makes this, which was installed, the block of the running core, which is `core`.

@@ -30,11 +30,11 @@ pub(crate) struct Interruption<'a>(&'a dyn Fn());
 pub(crate) fn preemptible(compute: &mut (dyn FnMut() + Send), interrupted: &dyn Fn()) {
     let interruption = Interruption(interrupted);
     listen();
-    let outer = local::current().interruption.load(Relaxed);
+    let outer = local::current().interruption();
     allow(ptr::from_ref(&interruption).cast_mut());
     compute();
     compiler_fence(SeqCst);
-    local::current().interruption.store(outer, Relaxed);
+    local::current().set_interruption(outer);
 }
 
 /// Whatever computes from here on may be interrupted. What happened while it was not has interrupted it
@@ -42,13 +42,11 @@ pub(crate) fn preemptible(compute: &mut (dyn FnMut() + Send), interrupted: &dyn 
 fn allow(interruption: *mut Interruption<'_>) {
     loop {
         let local = local::current();
-        local.interruption.store(interruption.cast(), Relaxed);
-        compiler_fence(SeqCst);
+        local.set_interruption(interruption.cast());
         if interruption.is_null() || !local.has_missed.swap(false, Relaxed) {
             return;
         }
-        local.interruption.store(ptr::null_mut(), Relaxed);
-        compiler_fence(SeqCst);
+        local.set_interruption(ptr::null_mut());
         // SAFETY: it is that of the computation that goes on here.
         unsafe { run(interruption) };
     }
@@ -69,8 +67,7 @@ unsafe fn run(interruption: *mut Interruption<'_>) {
 
 /// See [`nom_port::world::Preemption::undisturbed`].
 pub(crate) fn undisturbed(section: &mut dyn FnMut()) {
-    let interruption = local::current().interruption.swap(ptr::null_mut(), Relaxed);
-    compiler_fence(SeqCst);
+    let interruption = local::current().set_interruption(ptr::null_mut());
     section();
     compiler_fence(SeqCst);
     allow(interruption.cast());
@@ -118,14 +115,14 @@ fn handle(delivery: &mut Delivery) {
     if delivery.events().pending & Upcall::Timer.mask() != 0 && local.is_watched.load(Relaxed) {
         contain::look(local, delivery);
     }
-    let interruption = local.interruption.load(Relaxed);
+    let interruption = local.interruption();
     if interruption.is_null() {
         return local.has_missed.store(true, Relaxed);
     }
     if local.locks.load(Relaxed) > 0 || local.cache.is_busy() {
         return set_alarm(Some(time::now_ns().saturating_add(AGAIN_NS)));
     }
-    local.interruption.store(ptr::null_mut(), Relaxed);
+    local.set_interruption(ptr::null_mut());
     // SAFETY: 1. What was interrupted is a computation, on whose stack all below the red zone is free: this
     // is outside of `undisturbed`. 2. `detour` takes the two words away and goes on as if nothing had been
     // (condition 15).

@@ -1,11 +1,13 @@
 //! A mutual exclusion lock for cores of one program.
 //!
-//! Short critical sections only. Who finds it free pays one atomic operation, and a plain store to unlock.
+//! Short critical sections only. Who finds it free pays one atomic operation, and a plain store to unlock;
+//! that operation locks memory only if the program has, or had, more than one core.
 //! Who finds it taken looks again a few times, since the holder is about to be done; if it is not, it was
 //! preempted with its core, and the waiting core sleeps rather than spins, so that whoever is in the way
 //! may run. Nobody wakes it: the sleeps are short, and unlocking need not ask whether somebody sleeps.
 
-use crate::{events, local};
+use crate::{cores, events, local};
+use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use lock_api::{GuardNoSend, RawMutex};
 
@@ -39,7 +41,7 @@ unsafe impl RawMutex for RawLock {
         count(1);
         let me = local::current().core.load(Ordering::Relaxed) + 1;
         let mut attempts = 0;
-        while let Err(holder) = self.0.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed) {
+        while let Err(holder) = self.take(me) {
             assert!(holder != me, "core {} waits for a lock that it holds itself", me - 1);
             attempts += 1;
             if attempts % ATTEMPTS == 0 {
@@ -52,7 +54,7 @@ unsafe impl RawMutex for RawLock {
     fn try_lock(&self) -> bool {
         count(1);
         let me = local::current().core.load(Ordering::Relaxed) + 1;
-        let is_taken = self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let is_taken = self.take(me).is_ok();
         if !is_taken {
             count(-1);
         }
@@ -62,6 +64,30 @@ unsafe impl RawMutex for RawLock {
     unsafe fn unlock(&self) {
         self.0.store(0, Ordering::Release);
         count(-1);
+    }
+}
+
+impl RawLock {
+    /// Takes it for who is `me`, if nobody has it; the error is who has. To be called where the core counts
+    /// one lock more, so that nobody else of the core comes in between, by whom there could be another core.
+    #[inline]
+    fn take(&self, me: u64) -> Result<(), u64> {
+        if cores::are_several() {
+            return self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).map(drop);
+        }
+        let mut holder = 0_u64;
+        // SAFETY: the word is an atomic that is changed while shared, by this core alone: it is the only one,
+        // and an upcall comes before the instruction or after it.
+        unsafe {
+            asm!(
+                "cmpxchg [{word}], {me}",
+                word = in(reg) self.0.as_ptr(),
+                me = in(reg) me,
+                inout("rax") holder,
+                options(nostack),
+            );
+        }
+        if holder == 0 { Ok(()) } else { Err(holder) }
     }
 }
 

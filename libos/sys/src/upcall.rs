@@ -147,7 +147,7 @@ unsafe extern "C" fn dispatch(frame: *mut Delivery) {
     let handler = local.handler.load(Relaxed);
     // SAFETY: `register` alone stores a pointer there, that of a `Handler`, before the kernel can deliver.
     let handler: Handler = unsafe { core::mem::transmute(handler) };
-    local.is_handling.store(true, Relaxed);
+    local.enter_handler();
     handler(delivery);
-    local::current().is_handling.store(false, Relaxed);
+    local::current().leave_handler();
 }

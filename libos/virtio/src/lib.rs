@@ -12,6 +12,8 @@
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
+#[cfg(not(target_os = "none"))]
+extern crate std;
 
 pub mod block;
 pub mod error;

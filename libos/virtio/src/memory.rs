@@ -147,18 +147,71 @@ impl Place {
     }
 }
 
-/// Places that came back from any core. Only the core of the [`FreeList`] takes them, and all at once, so
-/// that it cannot mistake a place that went and came back for one that stayed.
-#[derive(Default)]
-struct Returned {
-    first: AtomicPtr<Place>,
-    /// Whether the list's owner found none and could not make more.
-    scarce: AtomicBool,
+/// What names the core that runs, for as long as nobody else of it comes in between; 0 if somebody may.
+#[inline]
+fn here() -> usize {
+    #[cfg(target_os = "none")]
+    {
+        let here: usize;
+        // SAFETY: the world keeps such a word there.
+        unsafe {
+            core::arch::asm!(
+                "mov {}, gs:[{offset}]",
+                out(reg) here,
+                offset = const nom_port::world::HERE_OFFSET,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        here
+    }
+    #[cfg(not(target_os = "none"))]
+    {
+        // A core is a thread there.
+        std::thread_local! { static HERE: u8 = const { 0 } }
+        HERE.with(|here| ptr::from_ref(here).addr())
+    }
 }
 
+/// The owner of a list that nobody has alone.
+const NOBODY: usize = usize::MAX;
+
+/// Places that came back. What the [`FreeList`]'s own core gives back is a list that it puts and takes
+/// without locking memory; what others do is another, from which only that core takes, and all at once, so that it
+/// cannot mistake a place that went and came back for one that stayed.
+struct Returned {
+    /// What names the list's core.
+    owner: usize,
+    /// Whether the list's owner found none and could not make more.
+    scarce: AtomicBool,
+    own: Own,
+    first: AtomicPtr<Place>,
+}
+
+/// The first place that the list's own core gave back: on a line of its own, which others do not take away.
+#[derive(Default)]
+#[repr(align(64))]
+struct Own(AtomicPtr<Place>);
+
 impl Returned {
+    /// Of the core that runs.
+    fn new() -> Returned {
+        let owner = Some(here()).filter(|here| *here != 0).unwrap_or(NOBODY);
+        let (scarce, own, first) = Default::default();
+        Returned { owner, scarce, own, first }
+    }
+
     #[inline]
     fn put(&self, place: &'static Place) {
+        if here() == self.owner {
+            place.next.store(self.own.0.load(Relaxed), Relaxed);
+            self.own.0.store(ptr::from_ref(place).cast_mut(), Relaxed);
+        } else {
+            self.put_from_elsewhere(place);
+        }
+    }
+
+    #[inline(never)]
+    fn put_from_elsewhere(&self, place: &'static Place) {
         let mut first = self.first.load(Relaxed);
         loop {
             place.next.store(first, Relaxed);
@@ -171,8 +224,19 @@ impl Returned {
         }
     }
 
+    /// What the list's core gave back, or, if that is nothing, what others did. Only for that core.
     #[inline]
-    fn take_all(&self) -> *mut Place {
+    fn take(&self) -> *mut Place {
+        let own = self.own.0.load(Relaxed);
+        if own.is_null() {
+            return self.take_from_elsewhere();
+        }
+        self.own.0.store(ptr::null_mut(), Relaxed);
+        own
+    }
+
+    #[inline]
+    fn take_from_elsewhere(&self) -> *mut Place {
         // The look before saves the core from taking the line away from the others for nothing.
         if self.first.load(Relaxed).is_null() {
             return ptr::null_mut();
@@ -181,7 +245,7 @@ impl Returned {
     }
 }
 
-/// Places that nobody uses. It belongs to one core, though places may be given back on any.
+/// Places that nobody uses. It belongs to the core that made it, though places may be given back on any.
 pub struct FreeList {
     first: Cell<*mut Place>,
     returned: &'static Returned,
@@ -194,7 +258,7 @@ pub struct FreeList {
 impl Default for FreeList {
     fn default() -> FreeList {
         // Handles may outlive the list.
-        let returned = Box::leak(Box::<Returned>::default());
+        let returned = Box::leak(Box::new(Returned::new()));
         FreeList { first: Cell::default(), returned, cuts: Vec::new(), bare: Vec::new() }
     }
 }
@@ -245,7 +309,7 @@ impl FreeList {
     pub fn take(&self) -> Option<Slot> {
         let mut first = self.first.get();
         if first.is_null() {
-            first = self.returned.take_all();
+            first = self.returned.take();
         }
         let place = place(first)?;
         self.first.set(place.next.load(Relaxed));
@@ -266,7 +330,9 @@ impl FreeList {
     pub fn count(&self) -> usize {
         let from =
             |first| core::iter::successors(place(first), |free| place(free.next.load(Relaxed))).count();
-        from(self.first.get()) + from(self.returned.first.load(Acquire))
+        from(self.first.get())
+            + from(self.returned.own.0.load(Relaxed))
+            + from(self.returned.first.load(Acquire))
     }
 }
 

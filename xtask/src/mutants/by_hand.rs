@@ -77,7 +77,7 @@ impl Mutant {
             Part::Cheap => self.cheap,
             Part::Asked(options) => {
                 let text = options.mutant.as_deref().unwrap_or_default();
-                self.name.contains(text) || self.file.contains(text)
+                [&self.name, &self.file, &self.test.package].iter().any(|word| word.contains(text))
             }
         }
     }

@@ -1,9 +1,11 @@
 //! Mutants that `cargo-mutants` makes of `kernel/pure` and `abi`: functions replaced, operators exchanged.
 
 use super::survivors::Survivors;
+use super::together::{self, Found};
 use super::{Lab, Options};
 use crate::counts::Counts;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,10 +13,54 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The release that is used: others make other mutants.
 const VERSION: &str = "27.1.0";
 const PACKAGES: [&str; 4] = ["--package", "nom-kernel-pure", "--package", "nom-abi"];
-/// About how long one takes: to build, and to run the package's tests.
-const SECONDS_EACH: u64 = 40;
-/// How long the tests of one may take: tests that loop have noticed, too.
-const PATIENCE_S: &str = "120";
+/// About how long one takes among many.
+const SECONDS_EACH: u64 = 3;
+
+/// What `cargo-mutants` would do somewhere.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Generated {
+    pub name: String,
+    pub package: String,
+    pub file: String,
+    pub genre: String,
+    pub replacement: String,
+    pub span: Span,
+}
+
+impl Generated {
+    /// The file's text with it.
+    pub fn apply(&self, text: &str) -> String {
+        let (start, end) = (self.span.start.offset(text), self.span.end.offset(text));
+        [&text[..start], " ", &self.replacement, " ", &text[end..]].concat()
+    }
+}
+
+/// Where.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Span {
+    pub start: Place,
+    pub end: Place,
+}
+
+/// Line and column, both counted from 1.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Place {
+    line: usize,
+    column: usize,
+}
+
+impl Place {
+    pub fn place(self) -> (usize, usize) {
+        (self.line, self.column)
+    }
+
+    /// The same in a text, counted in bytes.
+    fn offset(self, text: &str) -> usize {
+        let line = text.split_inclusive('\n').nth(self.line - 1).unwrap_or_default();
+        let before: usize = text.split_inclusive('\n').take(self.line - 1).map(str::len).sum();
+        before + line.chars().take(self.column - 1).map(char::len_utf8).sum::<usize>()
+    }
+}
 
 /// Tries a sample, or all.
 pub fn run(lab: &Lab, options: &Options, survivors: &Survivors) -> Result<Counts> {
@@ -27,11 +73,11 @@ pub fn run(lab: &Lab, options: &Options, survivors: &Survivors) -> Result<Counts
     if let Some(files) = &chosen {
         words.extend(["--file", files]);
     }
-    let total = list(lab, &tool, &words)?;
+    let mut mutants = list(lab, &tool, &words)?;
+    let total = mutants.len() as u64;
     let shards = (total * SECONDS_EACH).div_ceil(options.minutes.max(1) * 60).max(1);
     let complete = options.all || shards == 1;
     let sample = options.sample.unwrap_or_else(now) % shards;
-    let shard = format!("{sample}/{shards}");
     if total == 0 {
         return Ok(Counts::default());
     }
@@ -39,10 +85,11 @@ pub fn run(lab: &Lab, options: &Options, survivors: &Survivors) -> Result<Counts
         println!("all {total} generated mutants");
     } else {
         println!("sample {sample} of {shards} of {total} generated mutants: again by --sample {sample}");
-        words.extend(["--shard", &shard]);
+        let mut number = 0..;
+        mutants.retain(|_| number.next().is_some_and(|number: u64| number % shards == sample));
     }
-    try_them(lab, &tool, &words)?;
-    conclude(lab, survivors, complete)
+    let found = together::run(lab, &mutants)?;
+    conclude(&found, survivors, complete)
 }
 
 /// Seconds since 1970: a different sample each time.
@@ -64,36 +111,21 @@ fn install(lab: &Lab) -> Result<PathBuf> {
     Ok(tool)
 }
 
-/// How many there are.
-fn list(lab: &Lab, tool: &std::path::Path, words: &[&str]) -> Result<u64> {
+/// All there are.
+fn list(lab: &Lab, tool: &std::path::Path, words: &[&str]) -> Result<Vec<Generated>> {
     let mut command = Command::new(tool);
-    let output = command.current_dir(&lab.tree).args(["mutants", "--list"]).args(words).output()?;
+    command.current_dir(&lab.tree).args(["mutants", "--list", "--json"]).args(words);
+    let output = command.output().context("cannot run cargo-mutants")?;
     ensure!(output.status.success(), "cargo-mutants: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(output.stdout.iter().filter(|byte| **byte == b'\n').count() as u64)
-}
-
-fn try_them(lab: &Lab, tool: &std::path::Path, words: &[&str]) -> Result<()> {
-    let mut command = Command::new(tool);
-    command.current_dir(&lab.tree).env("CARGO_TARGET_DIR", &lab.build).env_remove("NOM_ROOT");
-    command.args(["mutants", "--in-place", "--no-times", "--no-shuffle", "--timeout", PATIENCE_S]);
-    command.args(words).arg("--output").arg(&lab.tools);
-    let status = command.status().context("cannot run cargo-mutants")?;
-    match status.code() {
-        // All were noticed; some were missed; some ran out of time.
-        Some(0 | 2 | 3) => Ok(()),
-        Some(4) => bail!("the tests of kernel/pure or abi fail without any mutant"),
-        _ => bail!("cargo-mutants ended with {status}"),
-    }
+    serde_json::from_slice(&output.stdout).context("cargo-mutants' list")
 }
 
 /// Holds what was found against the list.
-fn conclude(lab: &Lab, survivors: &Survivors, complete: bool) -> Result<Counts> {
-    let read = |name: &str| std::fs::read_to_string(lab.tools.join("mutants.out").join(name));
-    let (missed, caught) = (read("missed.txt")?, read("caught.txt")? + &read("timeout.txt")?);
-    let found = survivors.compare(&missed, &caught, complete);
+fn conclude(outcome: &Found, survivors: &Survivors, complete: bool) -> Result<Counts> {
+    let found = survivors.compare(&outcome.missed.join("\n"), &outcome.caught.join("\n"), complete);
     found.told.iter().for_each(|name| println!("survives, in a file that is not examined yet: {name}"));
     found.new.iter().for_each(|name| println!("SURVIVED {name}"));
     found.stale.iter().for_each(|name| println!("WRONG is noticed now, take it off the list: {name}"));
     let failed = (found.new.len() + found.stale.len()) as u64;
-    Ok(Counts { passed: caught.lines().count() as u64, failed })
+    Ok(Counts { passed: outcome.caught.len() as u64, failed })
 }

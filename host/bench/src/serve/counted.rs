@@ -5,7 +5,7 @@ use super::guests::Provider;
 use super::load::{self, Load};
 use super::parts::{self, Executed};
 use super::running::Running;
-use super::runs::{MESSAGE_BYTES_MAX, Runs, Scenario, WARM_UP, patiently, scenarios, store};
+use super::runs::{self, MESSAGE_BYTES_MAX, Runs, Scenario, WARM_UP, patiently, scenarios, store};
 use super::service;
 use super::tools;
 use super::visits::{self, Visits};
@@ -42,17 +42,36 @@ struct Counted<'a> {
 }
 
 impl Runs {
-    /// Counts what one request costs.
-    pub fn count(&mut self, provider: &Provider, counting: Counting<'_>) -> Result<()> {
+    /// Counts what one request by many connections costs on a machine of several processors; nothing if the
+    /// service has no such load.
+    pub fn count_wide(&mut self, provider: &Provider, counting: Counting<'_>) -> Result<()> {
+        let Some(scenario) = runs::widest(provider.service) else { return Ok(()) };
         let directory = tempfile::tempdir()?;
-        let counters = Counters::new(directory.path());
+        let mut counted = self.start_counted(provider, counting, directory.path())?;
+        self.count_scenario(&mut counted, scenario)
+    }
+
+    /// Starts a guest that counts in `directory`, and stores what it is asked for.
+    fn start_counted<'a>(
+        &mut self,
+        provider: &'a Provider,
+        counting: Counting<'a>,
+        directory: &Path,
+    ) -> Result<Counted<'a>> {
+        let counters = Counters::new(directory);
         // Only QEMU's translator can count.
         let setting = Setting { accelerator: Accelerator::Tcg, ..self.serving() };
         let running = self.start(provider, setting, &counters.arguments(counting.plugin))?;
         if provider.service.application == service::MEMCACHED.application {
             store(&running)?;
         }
-        let mut counted = Counted { provider, counting, running, counters };
+        Ok(Counted { provider, counting, running, counters })
+    }
+
+    /// Counts what one request costs.
+    pub fn count(&mut self, provider: &Provider, counting: Counting<'_>) -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let mut counted = self.start_counted(provider, counting, directory.path())?;
         if provider.service.application == service::NETPIPE.application {
             return self.count_messages(&mut counted);
         }
@@ -95,7 +114,7 @@ impl Runs {
             counted.running.inside(|| load::run(&load(WARM_UP)))?;
         }
         let listed = counted.counters.executed()?;
-        let before = counted.counters.now()?;
+        let (before, paused) = (counted.counters.now()?, counted.counters.pauses()?);
         let requests = if is_http {
             self.wrk(&counted.running, scenario.connections)?.requests
         } else {
@@ -103,6 +122,8 @@ impl Runs {
         };
         let counts = counted.counters.now()?.since(before);
         self.push_counts(counted.provider, scenario.name, counts, requests);
+        let polling = counted.counters.pauses()?.since(&paused).polling();
+        self.push_polling(counted.provider, scenario.name, (counts.instructions, polling), requests);
         let executed = counted.counters.executed()?.since(&listed);
         self.push_parts(counted, scenario.name, &executed, requests)
     }
@@ -123,6 +144,7 @@ impl Runs {
         for (part, count) in parts.sums() {
             self.push(provider, scenario, &parts::metric(part), Unit::Instructions, each(count));
         }
+        let scenario = runs::on(provider.guest.cores, scenario);
         let name = format!("instructions-{}-{scenario}.txt", provider.service.name);
         save(&counted.counting.out.join(name), parts.text(requests).as_bytes())
     }
@@ -151,6 +173,21 @@ impl Runs {
             self.push_counts(provider, &format!("bytes-{bytes}"), counts, tools::NETPIPE_ROUND_TRIPS);
         }
         Ok(())
+    }
+
+    /// Adds what of the instructions is turns of the loop that found nothing, and what is not: that does not
+    /// depend on how long the computer lets a client be late. Linux does not poll.
+    fn push_polling(&mut self, provider: &Provider, scenario: &str, counts: (u64, u64), requests: u64) {
+        if provider.programs.is_none() {
+            return;
+        }
+        let each = |count: u64| count as f64 / requests.max(1) as f64;
+        let (all, polling) = counts;
+        let metrics =
+            [("polling_per_request", polling), ("instructions_without_polling", all.saturating_sub(polling))];
+        for (metric, count) in metrics {
+            self.push(provider, scenario, metric, Unit::Instructions, each(count));
+        }
     }
 
     fn push_counts(&mut self, provider: &Provider, scenario: &str, counts: Counts, requests: u64) {

@@ -22,8 +22,9 @@ const SOURCE: &str = include_str!("../../guest/count.rs");
 const NOTIFIED: &str = "virtio_queue_notify";
 const INTERRUPTED: &str = "virtio_notify";
 const ACCESSED: [&str; 2] = ["memory_region_ops_read", "memory_region_ops_write"];
-/// Bytes of one processor's counters in the plugin's file: instructions, halts, and unused ones.
+/// Bytes of one processor's counters in the plugin's file, instructions, halts, and others; and of all.
 const SLOT_BYTES: usize = 64;
+const SLOTS_BYTES: usize = 64 * SLOT_BYTES;
 
 /// Counters of one guest that runs.
 #[derive(Debug)]
@@ -35,6 +36,35 @@ pub struct Counters {
     read_bytes: u64,
     /// What was in that.
     traced: Traced,
+}
+
+/// How often so many instructions lay between two pauses of a processor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pauses(Vec<u64>);
+
+impl Pauses {
+    /// What the plugin wrote behind its slots.
+    fn read(file: &[u8]) -> Pauses {
+        let words = file.get(SLOTS_BYTES..).unwrap_or_default().as_chunks::<8>().0;
+        Pauses(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+    }
+
+    /// What was counted since `earlier`.
+    pub fn since(mut self, earlier: &Pauses) -> Pauses {
+        self.0.iter_mut().zip(&earlier.0).for_each(|(count, before)| *count -= before);
+        self
+    }
+
+    /// Instructions of turns of a loop that found nothing: each ends with a pause, and takes what most of
+    /// them do. A turn that did something ends without, so that it is part of the length up to the next pause, and
+    /// what it took is not polling.
+    pub fn polling(&self) -> u64 {
+        // The last are of any length.
+        let told_apart = &self.0[..self.0.len().saturating_sub(1)];
+        let most = told_apart.iter().zip(0_u64..).max_by_key(|(count, _)| **count);
+        let turn = most.filter(|(count, _)| **count > 0).map_or(0, |(_, length)| length);
+        turn * self.0.iter().sum::<u64>()
+    }
 }
 
 /// Their values at one time, or the difference of two.
@@ -95,6 +125,14 @@ impl Counters {
         })
     }
 
+    /// How processors paused so far.
+    ///
+    /// # Errors
+    /// If QEMU did not make a counter.
+    pub fn pauses(&self) -> Result<Pauses> {
+        Ok(Pauses::read(&read(&self.instructions)?))
+    }
+
     /// How often each instruction was executed so far.
     ///
     /// # Errors
@@ -133,7 +171,8 @@ fn sums(file: &[u8]) -> [u64; 2] {
     let number = |slot: &[u8], index: usize| {
         slot[8 * index..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     };
-    [0, 1].map(|index| file.as_chunks::<SLOT_BYTES>().0.iter().map(|slot| number(slot, index)).sum())
+    let slots = file[..file.len().min(SLOTS_BYTES)].as_chunks::<SLOT_BYTES>().0;
+    [0, 1].map(|index| slots.iter().map(|slot| number(slot, index)).sum())
 }
 
 impl Traced {
@@ -179,6 +218,21 @@ mod tests {
     fn plugin_compiles() {
         let directory = tempfile::tempdir().unwrap();
         assert!(plugin(directory.path()).unwrap().metadata().unwrap().len() > 0);
+    }
+
+    #[test]
+    fn polling_is_what_most_turns_take_between_pauses() {
+        let mut file = vec![0; SLOTS_BYTES];
+        // Of lengths 0, 1, 2 and so on; the last are longer.
+        for count in [0_u64, 7, 0, 100, 5, 300] {
+            file.extend(count.to_le_bytes());
+        }
+        let pauses = Pauses::read(&file);
+        assert_eq!(pauses.polling(), 3 * 412, "a turn with work is not polling, the vain one behind it is");
+        assert_eq!(pauses.clone().since(&pauses).polling(), 0);
+        assert_eq!(Pauses::read(&[]).polling(), 0);
+        file[..8].copy_from_slice(&9_u64.to_le_bytes());
+        assert_eq!(sums(&file), [9, 0], "which are no slots");
     }
 
     #[test]

@@ -169,6 +169,9 @@ fn measure(runs: &mut Runs, providers: &[Provider], repetitions: u32, notes: &mu
     }
 }
 
+/// Processors of machines whose requests are counted, beside one.
+const WIDTHS: [u32; 2] = [2, 4];
+
 /// Counts what requests cost; what fails becomes a note.
 fn count(runs: &mut Runs, providers: &[Provider], cache: &Path, out: &Path, notes: &mut Notes) {
     let plugin = counts::plugin(cache);
@@ -178,6 +181,11 @@ fn count(runs: &mut Runs, providers: &[Provider], cache: &Path, out: &Path, note
             Err(error) => Err(anyhow::anyhow!("{error:#}")),
         };
         note(notes, "counts per request", provider, counted);
+        let Ok(plugin) = &plugin else { continue };
+        for provider in WIDTHS.map(|cores| provider.on(cores)).iter().filter(|one| one.programs.is_some()) {
+            let counted = runs.count_wide(provider, Counting { plugin, out });
+            note(notes, "counts per request on several processors", provider, counted);
+        }
     }
 }
 

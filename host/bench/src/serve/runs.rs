@@ -100,7 +100,7 @@ pub(super) fn scenarios(service: &Service) -> &'static [Scenario] {
 }
 
 /// Of those the one that shows whether a service gains by a second processor.
-fn widest(service: &Service) -> Option<&'static Scenario> {
+pub(super) fn widest(service: &Service) -> Option<&'static Scenario> {
     scenarios(service).first()
 }
 
@@ -328,7 +328,7 @@ impl Runs {
 }
 
 /// The name of a scenario on so many processors.
-fn on(cores: u32, scenario: &str) -> String {
+pub(super) fn on(cores: u32, scenario: &str) -> String {
     match cores {
         1 => scenario.into(),
         cores => format!("{scenario}-on-{cores}"),

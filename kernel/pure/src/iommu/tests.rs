@@ -132,6 +132,20 @@ fn rigs() -> [Rig; 3] {
 const NET: Address = Address::new(0, 2, 0);
 const DISK: Address = Address::new(3, 0, 1);
 
+/// Each interrupt has a place of its own in a unit's table: the power button's, the ports', and of each core.
+#[test]
+fn no_two_interrupts_have_one_place() {
+    let mut places = vec![BUTTON_PLACE];
+    places.extend(PORTS_PLACE..PORTS_PLACE + PORTS_MAX);
+    let slots = |core| (0..VECTORS).map(move |slot| place_of(CoreId::new(core), slot));
+    places.extend((0..nom_abi::layout::CORES_MAX).flat_map(slots));
+    let count = places.len();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), count);
+    assert_eq!(place_of(CoreId::new(2), 5), 3 * VECTORS + 5);
+}
+
 #[test]
 fn without_a_unit_everything_is_trusted() {
     let mut rig = Rig::start(FakeMachine::new(), Tables::default()).expect("nothing to start");

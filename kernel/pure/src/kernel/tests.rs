@@ -12,8 +12,8 @@ use nom_abi::error::Error;
 use nom_abi::image::flag;
 use nom_abi::layout::STACK_WINDOW;
 use nom_abi::start::Start;
-use nom_abi::syscall::Syscall;
-use nom_abi::upcall::{Upcall, UpcallFrame};
+use nom_abi::syscall::{EXIT_BACKTRACE, Syscall};
+use nom_abi::upcall::{Events, Upcall, UpcallFrame};
 use zerocopy::{FromZeros, IntoBytes};
 
 const ANY: u64 = nom_abi::memory::ANY_COLOUR;
@@ -461,6 +461,51 @@ fn who_says_too_much_is_not_heard_and_the_log_tells() {
 }
 
 #[test]
+fn who_says_more_than_a_call_may_says_nothing() {
+    let mut world = World::boot(1, &[Program::named("loud")], &[]);
+    map_page(&mut world, 0x10_0000);
+    for (length, answer) in [(4096, Ok(256)), (4097, Err(Error::InvalidArgument))] {
+        let said = world.call(0, Syscall::ConsoleWrite, &[0x10_0000, length]);
+        assert_eq!(said, Some(answer), "{length}");
+    }
+    assert_eq!(world.call(0, Syscall::ConsoleWrite, &[0x10_0000, 5000]), Some(Err(Error::InvalidArgument)));
+    assert_eq!(world.kernel.machine.said.matches('\0').count(), 256);
+}
+
+/// Where it was is shown if it asks for that, and its status is the same then.
+#[test]
+fn who_ends_shows_how_it_came_there_only_if_it_asks() {
+    for (status, shown) in [(7, false), (7 | EXIT_BACKTRACE, true)] {
+        let mut world = World::boot(1, &[Program::named("a")], &[]);
+        let before = world.kernel.machine.said.lines().count();
+        world.call(0, Syscall::Exit, &[status]);
+        let said: Vec<_> = world.kernel.machine.said.lines().skip(before).collect();
+        assert_eq!(said.iter().any(|line| line.contains("#0")), shown, "{said:?}");
+        assert_eq!(world.next[0], Next::End { status: 7 });
+    }
+}
+
+/// Other events stay pending through it, and a warning that is taken back leaves nothing behind.
+#[test]
+fn a_warning_changes_no_other_event() {
+    let world = &mut World::boot(1, &[Program::named("a")], &[]);
+    let context = &mut world.kernel.contexts[0];
+    for others in [0, Upcall::Timer.mask() | Upcall::Message.mask()] {
+        *context.events_mut() = Events { pending: others, ..Events::default() };
+        for (deadline_ns, pending, told) in [
+            (Some(9), others | Upcall::CoreRevoking.mask(), 9),
+            (Some(8), others | Upcall::CoreRevoking.mask(), 8),
+            (None, others, 0),
+            (None, others, 0),
+        ] {
+            context.warn(deadline_ns);
+            let events = context.events();
+            assert_eq!((events.pending, events.revoke_deadline_ns), (pending, told), "{deadline_ns:?}");
+        }
+    }
+}
+
+#[test]
 fn a_core_wakes_another_of_its_application_and_no_other() {
     let mut world =
         World::boot(3, &[Program { cores_max: 2, ..Program::named("a") }, Program::named("b")], &[]);
@@ -601,6 +646,22 @@ fn what_concerns_no_core_outlives_the_core_that_was_to_hear_of_it() {
     // The first of what it hears ends the sleep; the rest is there for the next one.
     let heard = world.borders[0].rdx | world.kernel.contexts[0].events().pending;
     assert_eq!(heard, Upcall::Message.mask() | Upcall::PeerChanged.mask());
+}
+
+/// With what it says, and beside what the other core was to hear.
+#[test]
+fn what_a_core_did_not_hear_is_told_whole() {
+    let mut world = two_on_two_cores();
+    let tell = |world: &mut World, core, upcall, note: fn(&mut Events)| {
+        world.kernel.tell_on(on(core), app(0), upcall, note);
+    };
+    tell(&mut world, 0, Upcall::Message, |events| events.messages = 0b1);
+    tell(&mut world, 1, Upcall::Message, |events| events.messages = 0b100);
+    tell(&mut world, 1, Upcall::DmaBlocked, |events| events.fault_address = 0x7000);
+    assert_eq!(world.call(1, Syscall::CoreRelease, &[]), None);
+    let events = *world.kernel.contexts[0].events();
+    assert!(events.has(Upcall::Message) && events.has(Upcall::DmaBlocked));
+    assert_eq!((events.messages, events.fault_address), (0b101, 0x7000));
 }
 
 #[test]

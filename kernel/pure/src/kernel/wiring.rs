@@ -331,7 +331,12 @@ fn with_device(unit: Unit) -> (World, usize) {
 }
 
 /// A machine with network devices for the first two applications, the first of which is on core 0.
-fn with_hardware(unit: Unit, mut hardware: FakeMachine) -> World {
+fn with_hardware(unit: Unit, hardware: FakeMachine) -> World {
+    with_driver(unit, hardware, Program { drives: NET, cores_max: 2, ..Program::named("driver") })
+}
+
+/// The same, if the first of them is this one.
+fn with_driver(unit: Unit, mut hardware: FakeMachine, driver: Program) -> World {
     let mut tables = Tables::default();
     match unit {
         Unit::None => {}
@@ -348,7 +353,6 @@ fn with_hardware(unit: Unit, mut hardware: FakeMachine) -> World {
             tables.viot = Some(Viot { iommu: Address::new(0, 4, 0).0, ranges });
         }
     }
-    let driver = Program { drives: NET, cores_max: 2, ..Program::named("driver") };
     let second = Program { drives: NET, ..Program::named("second") };
     let idle = Program { drives: 0, ..Program::named("bystander") };
     let mut world = World::boot_on(hardware, &tables, 2, &[driver, second, idle], &[]);

@@ -71,6 +71,24 @@ fn buffers_say_when_there_are_too_few_of_them() {
 }
 
 #[test]
+fn what_others_give_back_is_a_list_of_its_own() {
+    let mut list = FreeList::default();
+    list.add(FakeMemory::new(4096).allocate(4096).expect("memory"), 1024);
+    let given_back = |list: &FreeList| {
+        let returned = list.returned;
+        [&returned.own.0, &returned.first].map(|first| !first.load(Relaxed).is_null())
+    };
+    let (first, second) = (list.take().expect("four are free"), list.take().expect("three are free"));
+    drop(first);
+    assert_eq!(given_back(&list), [true, false], "plain where it is the list's core");
+    let second = second.share(4);
+    thread::spawn(|| drop(second)).join().expect("it drops");
+    assert_eq!(given_back(&list), [true, true]);
+    let all: Vec<_> = core::iter::from_fn(|| list.take()).collect();
+    assert_eq!((all.len(), given_back(&list)), (4, [false, false]));
+}
+
+#[test]
 fn the_last_handle_gives_back_once_wherever_it_is_dropped() {
     let mut list = FreeList::default();
     let block = FakeMemory::new(4096).allocate(4096).expect("memory");
@@ -182,8 +200,8 @@ mod order {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 128 }))]
-        /// Whatever is taken, kept, dropped and trimmed in whatever order, no two handles share a place, none
-        /// changes, and all memory goes back in the end.
+        /// Whatever is taken, kept, dropped here or on another core, and trimmed in whatever order, no two
+        /// handles share a place, none changes, and all memory goes back in the end.
         #[test]
         fn no_place_is_lost_or_had_twice(
             steps in prop::collection::vec((0_u8..8, any::<prop::sample::Index>(), 1_usize..4000), 1..200),
@@ -195,7 +213,11 @@ mod order {
                 let content = vec![number as u8; length];
                 match step {
                     0 => drop(pool.trim(length * 16)),
-                    1 | 2 if !kept.is_empty() => drop(kept.swap_remove(pick.index(kept.len()))),
+                    1 if !kept.is_empty() => drop(kept.swap_remove(pick.index(kept.len()))),
+                    2 if !kept.is_empty() => {
+                        let elsewhere = kept.split_off(pick.index(kept.len()));
+                        thread::spawn(|| drop(elsewhere)).join().expect("it drops");
+                    }
                     3 => kept.extend(pool.take_to_receive(2048).map(|mut slot| {
                         let content = vec![number as u8; length.min(2048)];
                         slot.write(0, &content);

@@ -68,11 +68,12 @@ impl FreeList {
             tract.first.store(ptr::null_mut(), Relaxed);
             tract.free.store(0, Relaxed);
         }
-        for mut free in [self.first.take(), self.returned.take_all()] {
+        for mut free in [self.first.take(), self.returned.take(), self.returned.take_from_elsewhere()] {
             while let Some(place) = place(free) {
                 free = place.next.load(Relaxed);
                 let tract = place.tract;
-                place.next.store(tract.first.swap(ptr::from_ref(place).cast_mut(), Relaxed), Relaxed);
+                place.next.store(tract.first.load(Relaxed), Relaxed);
+                tract.first.store(ptr::from_ref(place).cast_mut(), Relaxed);
                 tract.free.store(tract.free.load(Relaxed) + 1, Relaxed);
             }
         }
@@ -100,7 +101,8 @@ impl FreeList {
 
     /// Puts the free places of a block into the list.
     fn put_all(&self, cut: &Cut) {
-        let mut free: *mut Place = cut.tract.first.swap(ptr::null_mut(), Relaxed);
+        let mut free: *mut Place = cut.tract.first.load(Relaxed);
+        cut.tract.first.store(ptr::null_mut(), Relaxed);
         while let Some(place) = place(free) {
             free = place.next.load(Relaxed);
             self.put(place);

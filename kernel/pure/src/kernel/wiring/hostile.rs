@@ -206,6 +206,51 @@ fn what_a_device_may_still_reach_is_nobodys() {
     assert_eq!(world.kernel.start(app(0)), Err(Error::WrongState));
 }
 
+/// Pages of all sizes have the frames that they have.
+#[test]
+fn a_large_page_that_a_device_may_still_reach_is_nobodys() {
+    for (size, count, frames) in [(0, 3, 3), (1, 1, 512), (1, 2, 1024)] {
+        let mut hardware = FakeMachine::new();
+        hardware.pci.add(None, 2, 0, FakeFunction::virtio(NET, true));
+        let driver = Program { drives: NET, frames_max: 2000, ..Program::named("driver") };
+        let mut world = with_driver(Unit::Virtio, hardware, driver);
+        assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
+        let free = world.kernel.frames.free();
+        let frame = world.call(0, Syscall::MemoryGrant, &[size, count, u64::MAX]).unwrap().unwrap();
+        let taken = free - world.kernel.frames.free();
+        assert!(taken >= frames, "{frames} and tables");
+        world.kernel.machine.hardware.virtio_iommu.as_mut().expect("it is there").is_dead = true;
+        world.kernel.machine.register_ns = 1_000_000;
+        assert_eq!(world.call(0, Syscall::MemoryRelease, &[frame, size, count]), Some(Ok(0)));
+        assert!(world.kernel.machine.said.contains("frames lost"), "{size} {count}");
+        assert_eq!(free - world.kernel.frames.free(), taken, "nobody is given any of them: {size} {count}");
+    }
+}
+
+/// Who has others wait for a moment is not held up, nor is who has no device; and nobody for longer.
+#[test]
+fn only_who_had_others_wait_for_long_waits() {
+    let (mut world, _) = with_device(Unit::Virtio);
+    let grant = |world: &mut World| world.call_once(0, Syscall::MemoryGrant, &[0, 1, u64::MAX]);
+    world.kernel.machine.register_ns = 2_000_000;
+    grant(&mut world);
+    assert_eq!(*world.kernel.applications[0].rests_until_ns(), 0, "it has no device");
+    world.kernel.machine.register_ns = 0;
+    assert_eq!(world.call(0, Syscall::DeviceAcquire, &[0]), Some(Ok(0)));
+    world.kernel.machine.register_ns = 10;
+    world.call(0, Syscall::MemoryGrant, &[0, 1, u64::MAX]);
+    assert_eq!(*world.kernel.applications[0].rests_until_ns(), 0, "it was quick");
+    world.kernel.machine.register_ns = 0;
+    let now = Registers::now_ns(&world.kernel.machine);
+    let at = world.borders[0].rip;
+    for (until, goes_on) in [(now + 1, false), (now, true)] {
+        *world.kernel.applications[0].rests_until_ns() = until;
+        world.call_once(0, Syscall::InterruptBind, &[0, 9, 0]);
+        assert_eq!(world.borders[0].rip == at, goes_on, "{until} at {now}");
+        world.borders[0].rip = at;
+    }
+}
+
 /// Whether the attachment came about nobody knows, so the device may use the domain's tables for good.
 #[test]
 fn what_a_unit_that_did_not_answer_may_have_attached_is_nobodys() {
