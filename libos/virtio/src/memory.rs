@@ -176,8 +176,8 @@ fn here() -> usize {
 const NOBODY: usize = usize::MAX;
 
 /// Places that came back. What the [`FreeList`]'s own core gives back is a list that it puts and takes
-/// without locking memory; what others do is another, from which only that core takes, and all at once, so that it
-/// cannot mistake a place that went and came back for one that stayed.
+/// without locking memory; what others do is another, from which only that core takes, and all at once, so
+/// that it cannot mistake a place that went and came back for one that stayed.
 struct Returned {
     /// What names the list's core.
     owner: usize,

@@ -56,8 +56,8 @@ impl Pauses {
     }
 
     /// Instructions of turns of a loop that found nothing: each ends with a pause, and takes what most of
-    /// them do. A turn that did something ends without, so that it is part of the length up to the next pause, and
-    /// what it took is not polling.
+    /// them do. A turn that did something ends without, so that it is part of the length up to the next
+    /// pause, and what it took is not polling.
     pub fn polling(&self) -> u64 {
         // The last are of any length.
         let told_apart = &self.0[..self.0.len().saturating_sub(1)];
