@@ -137,6 +137,7 @@ fn each_upcall_is_a_bit_of_its_own() {
 fn numbers_of_segments_are_two() {
     let segments = [0, 1, 2].map(syscall::Segment::from_number);
     assert_eq!(segments, [Some(syscall::Segment::Thread), Some(syscall::Segment::Core), None]);
+    assert_eq!(syscall::EXIT_BACKTRACE, 256, "beside the status, which is a byte");
 }
 
 /// The kernel's windows lie behind what applications manage, and all of it in user space; what spaces have
