@@ -1,6 +1,6 @@
 //! What a server and a task have in common of a connection.
 
-use crate::chunk::{Awaited, Chunk, Unread};
+use crate::chunk::{Arrived, Awaited, Chunk, Unread};
 use crate::error::StreamError;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -63,13 +63,21 @@ impl<B: Buffer> Unsent<B> {
     }
 }
 
+/// Whether bytes were given up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forgot {
+    Nothing,
+    Something,
+}
+
 /// A connection.
 pub(crate) struct Channel<B> {
     key: ConnectionKey,
     pub peer: SocketAddr,
     /// Once it is open.
     id: Option<ClientId>,
-    pub unread: Unread<B>,
+    /// What nobody has taken yet, if there is anything.
+    unread: Option<Box<Unread<B>>>,
     /// What the task has written, if it has written anything.
     unsent: Option<Box<Unsent<B>>>,
     reader: Option<Reader>,
@@ -108,6 +116,16 @@ impl<B: Buffer> Channel<B> {
 
     fn unsent_len(&self) -> usize {
         self.unsent.as_ref().map_or(0, |unsent| unsent.len)
+    }
+
+    /// Bytes that nobody has taken yet.
+    pub fn unread_len(&self) -> usize {
+        self.unread.as_ref().map_or(0, |unread| unread.len())
+    }
+
+    /// Gives up what nobody has taken; says whether that was something.
+    pub fn forget_unread(&mut self) -> Forgot {
+        if self.unread.take().is_some() { Forgot::Something } else { Forgot::Nothing }
     }
 
     /// Writes as many bytes as there is room for, and says how many.
@@ -167,6 +185,8 @@ pub(crate) struct Hub<B> {
     at_hand: Cell<Option<ConnectionKey>>,
     /// Memory for what is written, of the connection that was served last.
     spare: Cell<Option<Box<Unsent<B>>>>,
+    /// The same for what came: of the connection that has taken all, last.
+    spare_unread: Cell<Option<Box<Unread<B>>>>,
     /// The ways to the cores of its server, by their numbers.
     pub cores: RefCell<Rc<[Remote]>>,
 }
@@ -180,6 +200,7 @@ impl<B: Buffer> Hub<B> {
             wanted: RefCell::default(),
             at_hand: Cell::new(None),
             spare: Cell::default(),
+            spare_unread: Cell::default(),
             cores: RefCell::new([handle.remote()].into()),
         }
     }
@@ -191,7 +212,7 @@ impl<B: Buffer> Hub<B> {
                 key,
                 peer,
                 id: None,
-                unread: Unread::new(),
+                unread: None,
                 unsent: None,
                 reader: None,
                 writer: None,
@@ -275,6 +296,26 @@ impl<B: Buffer> Hub<B> {
         }
     }
 
+    /// Where what comes is put: an idle connection has no such place.
+    fn unread_of<'c>(&self, channel: &'c mut Channel<B>) -> &'c mut Unread<B> {
+        channel.unread.get_or_insert_with(|| self.spare_unread.take().unwrap_or_else(Unread::nothing))
+    }
+
+    /// Takes the first piece that came, with when that was.
+    pub fn take_unread(&self, channel: &mut Channel<B>) -> Option<Arrived<B>> {
+        let unread = channel.unread.as_mut()?;
+        let arrived = unread.take();
+        if unread.is_empty() {
+            self.spare_unread.set(channel.unread.take());
+        }
+        arrived
+    }
+
+    /// Puts the rest of a piece back that was just taken.
+    pub fn put_back(&self, channel: &mut Channel<B>, at_ns: u64, chunk: Chunk<B>) {
+        self.unread_of(channel).put_back(at_ns, chunk);
+    }
+
     /// Something happened to a connection, and who waits for it goes on.
     pub fn happened(&self, key: ConnectionKey, what: Happening<B>, reply: &mut Reply<B>) -> Reaction {
         let Some(shared) = self.channel(key) else {
@@ -289,7 +330,7 @@ impl<B: Buffer> Hub<B> {
             }
             Happening::Came(at_ns, bytes) => {
                 let is_awaited = if channel.reader.is_some() { Awaited::Yes } else { Awaited::No };
-                channel.unread.push(at_ns, bytes, is_awaited);
+                self.unread_of(&mut channel).push(at_ns, bytes, is_awaited);
                 true
             }
             Happening::Finished => !mem::replace(&mut channel.is_finished, true),
@@ -326,7 +367,7 @@ impl<B: Buffer> Hub<B> {
         }
         channel.writer.take().into_iter().for_each(Waker::wake);
         let asked_ns = if is_answer { channel.asked_ns.take() } else { None };
-        Reaction { course: channel.course, unread: channel.unread.len() as u32, asked_ns }
+        Reaction { course: channel.course, unread: channel.unread_len() as u32, asked_ns }
     }
 
     /// A connection is over: whoever waits for it is told.

@@ -84,7 +84,7 @@ impl<B: Buffer> fmt::Debug for Chunk<B> {
 }
 
 /// A chunk, with when it arrived.
-type Arrived<B> = (u64, Chunk<B>);
+pub(crate) type Arrived<B> = (u64, Chunk<B>);
 
 /// Chunks that nobody has taken yet.
 pub(crate) struct Unread<B> {
@@ -97,8 +97,9 @@ pub(crate) struct Unread<B> {
 }
 
 impl<B: Buffer> Unread<B> {
-    pub fn new() -> Unread<B> {
-        Unread { first: None, chunks: None, len: 0 }
+    /// A place for chunks.
+    pub fn nothing() -> Box<Unread<B>> {
+        Box::new(Unread { first: None, chunks: None, len: 0 })
     }
 
     /// Bytes held.
@@ -153,10 +154,6 @@ impl<B: Buffer> Unread<B> {
             self.chunks.get_or_insert_default().push_front(next);
         }
     }
-
-    pub fn clear(&mut self) {
-        *self = Unread::new();
-    }
 }
 
 /// Whether somebody waits for what comes.
@@ -173,7 +170,7 @@ mod tests {
 
     #[test]
     fn crumbs_that_nobody_waits_for_are_copied_together() {
-        let mut unread = Unread::<Rc<[u8]>>::new();
+        let mut unread = Unread::<Rc<[u8]>>::nothing();
         let memory = Slice::new(Rc::from(&b"0123456789"[..]));
         for (at_ns, range) in (1..).zip([0..6, 6..7, 7..8, 8..10]) {
             unread.push(at_ns, memory.part(range), Awaited::No);
@@ -197,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_crumb_that_is_awaited_stays_where_it_lies() {
-        let mut unread = Unread::<Rc<[u8]>>::new();
+        let mut unread = Unread::<Rc<[u8]>>::nothing();
         let memory = Slice::new(Rc::from(&b"0123456789"[..]));
         unread.push(1, memory.part(3..4), Awaited::Yes);
         let slice = unread.take().expect("a chunk").1.into_slice().expect("it lies in the device's memory");

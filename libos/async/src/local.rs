@@ -1,6 +1,6 @@
 //! What a task may ask of the core that it runs on.
 
-use crate::channel::Hub;
+use crate::channel::{Hub, SharedChannel};
 use crate::error::StreamError;
 use crate::stream::ByteStream;
 use alloc::rc::Rc;
@@ -45,8 +45,9 @@ impl<B: Buffer> AsyncCore<B> {
         AsyncCore { hub }
     }
 
-    pub(crate) fn hub(&self) -> &Rc<Hub<B>> {
-        &self.hub
+    /// The stream of a connection of this core.
+    pub(crate) fn stream(&self, channel: &SharedChannel<B>) -> ByteStream<B> {
+        ByteStream::new(self.hub.clone(), channel.clone())
     }
 
     /// The core's event loop: time, timers, tasks, and who pays.

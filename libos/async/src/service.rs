@@ -51,8 +51,7 @@ impl<B: Buffer + 'static> AsyncService<B> {
             // All is made where it is awaited: what is moved there has its place twice.
             Box::pin(async move {
                 let (serve, core) = &*shared;
-                let stream = |channel| ByteStream::new(core.hub().clone(), channel);
-                if let Err(why) = serve(stream(channel.clone()), core.clone()).await {
+                if let Err(why) = serve(core.stream(&channel), core.clone()).await {
                     log::info!("a client at {}: {why}", channel.borrow().peer);
                 }
             })

@@ -1,6 +1,6 @@
 //! A stream, as a task has it.
 
-use crate::channel::{Channel, Hub, SharedChannel};
+use crate::channel::{Channel, Forgot, Hub, SharedChannel};
 use crate::chunk::Chunk;
 use crate::error::StreamError;
 use alloc::rc::Rc;
@@ -52,7 +52,7 @@ impl<B: Buffer> ByteStream<B> {
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Chunk<B>>, StreamError>> {
         let mut channel = self.channel.borrow_mut();
-        if let Some((arrived_ns, chunk)) = channel.unread.take() {
+        if let Some((arrived_ns, chunk)) = self.hub.take_unread(&mut channel) {
             channel.asked_ns.get_or_insert(arrived_ns);
             self.hub.is_due(&mut channel);
             return Poll::Ready(Ok(Some(chunk)));
@@ -92,7 +92,7 @@ impl<B: Buffer> ByteStream<B> {
             chunk.advance(count);
             let mut channel = self.channel.borrow_mut();
             let at_ns = channel.asked_ns.unwrap_or_default();
-            channel.unread.put_back(at_ns, chunk);
+            self.hub.put_back(&mut channel, at_ns, chunk);
         }
         Poll::Ready(Ok(count))
     }
@@ -204,8 +204,7 @@ impl<B: Buffer> ByteStream<B> {
 
 impl<B: Buffer> Drop for ByteStream<B> {
     fn drop(&mut self) {
-        let is_whole = self.channel.borrow().unread.is_empty();
-        self.channel.borrow_mut().unread.clear();
-        self.end_by(if is_whole { Course::Close } else { Course::Reset });
+        let forgot = self.channel.borrow_mut().forget_unread();
+        self.end_by(if forgot == Forgot::Nothing { Course::Close } else { Course::Reset });
     }
 }
