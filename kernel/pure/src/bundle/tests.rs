@@ -3,6 +3,7 @@ use crate::testing::cases;
 use nom_abi::Protection;
 use nom_abi::image::{MAGIC, SymbolTable, flag};
 use nom_abi::layout::{CHANNEL_STRIDE, WINDOW_BYTES};
+use nom_abi::start::{START_BYTES_MAX, Start};
 use nom_abi::syscall::Syscall;
 use proptest::prelude::*;
 use zerocopy::{Immutable, IntoBytes};
@@ -252,6 +253,7 @@ fn applications_are_checked() {
             ("calls", |p| p.applications[1].calls = 1 << 31),
             ("segments", |p| p.applications[1].segments.offset += 4),
             ("segments", |p| p.applications[1].segments.count = u32::MAX),
+            ("segments", |p| p.applications[1].segments.count = 2000),
             ("devices", |p| p.applications[1].devices.offset += 2),
             ("arguments", |p| p.applications[1].arguments.count -= 1),
             ("environment", |p| p.applications[1].environment.offset = 5 * PAGE as u32),
@@ -274,6 +276,21 @@ fn strings_are_text_that_fits_behind_the_start_page() {
             }),
         ],
     );
+}
+
+#[test]
+fn a_start_page_is_full_to_the_last_byte_and_no_fuller() {
+    let with_environment_of = |count| {
+        let mut parts = Parts::valid();
+        parts.contents.resize(19 * PAGE, 0);
+        parts.header.bytes = 20 * PAGE as u32;
+        parts.applications[0].environment = Run { offset: 4 * PAGE as u32, count };
+        BundleView::parse(&parts.bytes()).map(|_| ()).map_err(|error| (error.part, error.field))
+    };
+    let arguments = Parts::valid().applications[0].arguments.count;
+    let room = START_BYTES_MAX as u32 - size_of::<Start>() as u32 - arguments;
+    assert_eq!(with_environment_of(room), Ok(()));
+    assert_eq!(with_environment_of(room + 1), Err((Part::Application(0), "environment")));
 }
 
 #[test]
@@ -304,6 +321,9 @@ fn segments_are_checked() {
 fn what_is_mapped_in_place_is_whole_pages_of_the_bundle() {
     let mut parts = Parts::valid();
     parts.segments[1].file_offset = 3 * PAGE as u32;
+    let mut whole = parts.clone();
+    whole.segments[1].protection = 1;
+    read_all(BundleView::parse(&whole.bytes()).expect("zeros follow to the end of the page"));
     parts.header.bytes -= 1000;
     read_all(BundleView::parse(&parts.bytes()).unwrap());
     parts.segments[1].protection = 1;

@@ -202,6 +202,21 @@ fn free_and_charged_frames_add_up_between_two_pieces_of_a_grant() {
 }
 
 #[test]
+fn who_may_have_so_much_is_given_that_and_a_call_asks_for_a_gigabyte_at_most() {
+    let mut world = World::boot(1, &[Program::named("large")], &[]);
+    let mut grant = |size, count| world.call(0, Syscall::MemoryGrant, &[size, count, ANY]).unwrap();
+    assert_eq!(grant(0, 513), Err(Error::InvalidArgument), "more pages than a call is about");
+    assert_eq!(grant(2, 2), Err(Error::InvalidArgument), "more than a gigabyte");
+    assert_eq!(grant(2, 1), Err(Error::OverMemoryCap));
+    assert_eq!(grant(1, 512), Err(Error::OverMemoryCap));
+    let left = world.kernel.allowance(app(0));
+    let mut grant = |count| world.call(0, Syscall::MemoryGrant, &[0, count, ANY]).unwrap();
+    assert_eq!(grant(left + 1), Err(Error::OverMemoryCap));
+    assert!(grant(left).is_ok(), "{left} frames");
+    assert_eq!(grant(1), Err(Error::OverMemoryCap));
+}
+
+#[test]
 fn what_an_application_had_is_taken_back_in_pieces() {
     let manager = Program { manages: 0b10, ..Program::named("manager") };
     let large = Program { frames_max: 1 << 14, ..Program::named("large") };

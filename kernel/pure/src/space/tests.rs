@@ -91,6 +91,7 @@ fn ranges_are_checked_by_one_rule() {
     assert_eq!(application.pages(USER_START, Small, 0), Err(Error::InvalidArgument));
     assert_eq!(application.bytes(USER_START, 1), Err(Error::Misaligned));
     assert_eq!(application.bytes(USER_START + 8, 4096), Err(Error::Misaligned));
+    assert_eq!(application.bytes(USER_START + 8, 8), Err(Error::Misaligned), "both by as much");
     assert_eq!(application.pages(Large.bytes() + 4096, Large, 1), Err(Error::Misaligned));
     assert_eq!(application.pages(USER_START, Small, u64::MAX), Err(Error::Overflow));
     assert_eq!(application.bytes(0_u64.wrapping_sub(4096), 8192), Err(Error::Overflow));
@@ -168,6 +169,40 @@ fn nothing_is_mapped_when_tables_cannot_be_paid_for() {
     });
 }
 
+/// Tables that are there are not paid for again, those beside them are, wherever they are missing.
+#[test]
+fn each_table_that_is_missing_is_paid_for_and_no_other() {
+    with_frames(64, |machine| {
+        let full = pages(Huge.bytes(), 0, Small, 512);
+        assert_eq!(machine.map_within(&full, 3), Ok(3), "it ends where its tables do");
+        let behind = pages(Huge.bytes() + Large.bytes(), 0, Small, 1);
+        let around = |at: u64| pages(at - 4096, 0, Small, 2);
+        machine.unmap(Huge.bytes() + Large.bytes() - 4096, 4096).unwrap();
+        let first_is_there = around(Huge.bytes() + Large.bytes());
+        assert_eq!(machine.map_within(&first_is_there, 0), Err(Error::OverMemoryCap));
+        assert_eq!(machine.map_within(&first_is_there, 1), Ok(1));
+        machine.unmap(first_is_there.address, 8192).unwrap();
+        machine.unmap(Huge.bytes(), 511 * 4096).unwrap();
+        assert_eq!(machine.map_within(&behind, 3), Ok(3));
+        machine.unmap(behind.address, 4096).unwrap();
+        assert_eq!(machine.map(&pages(behind.address + 4096, 0, Small, 1)), Ok(3));
+        assert_eq!(machine.map_within(&first_is_there, 0), Err(Error::OverMemoryCap), "the second is there");
+        assert_eq!(machine.map_within(&first_is_there, 1), Ok(1));
+    });
+}
+
+#[test]
+fn a_call_concerns_so_many_pages_and_no_more() {
+    with_frames(64, |machine| {
+        machine.map(&pages(Huge.bytes(), 0, Small, PAGES_MAX + 1)).unwrap();
+        let (most, more) = (PAGES_MAX * 4096, (PAGES_MAX + 1) * 4096);
+        assert_eq!(machine.protect(Huge.bytes(), more, Protection::Read), Err(Error::InvalidArgument));
+        assert_eq!(machine.unmap(Huge.bytes(), more), Err(Error::InvalidArgument));
+        assert_eq!(machine.protect(Huge.bytes(), most, Protection::Read), Ok(()));
+        assert_eq!(machine.unmap(Huge.bytes(), most).map(|leaves| leaves.len()), Ok(PAGES_MAX as usize));
+    });
+}
+
 #[test]
 fn an_address_space_ends_with_its_owner() {
     with_frames(64, |machine| {
@@ -203,6 +238,28 @@ fn the_kernel_reads_and_writes_only_what_user_code_could() {
         assert_eq!(space.check_writable(memory, user(USER_END), 1), Err(Error::BadPointer));
         assert_eq!(space.check_writable(memory, user(USER_END - 1), 2), Err(Error::BadPointer));
         assert_eq!(space.write_user(memory, user(at + 4096), &[]), Ok(()));
+    });
+}
+
+/// What one page begins, another continues, which lies elsewhere in memory.
+#[test]
+fn what_lies_on_several_pages_is_read_and_written_where_it_lies() {
+    with_frames(64, |machine| {
+        for (page, frame) in [(0, 100), (1, 300), (2, 200)] {
+            machine.map(&pages(USER_START + page * 4096, frame, Small, 1)).unwrap();
+        }
+        let Machine { space, memory, .. } = machine;
+        let written: Vec<u8> = (0..4096 + 16).map(|number| (number % 251) as u8).collect();
+        let at = user(USER_START + 4096 - 8);
+        assert_eq!(space.write_user(memory, at, &written), Ok(()));
+        let mut read = vec![0; written.len()];
+        assert_eq!(space.read_user(memory, at, &mut read), Ok(()));
+        assert_eq!(read, written);
+        for (physical, part) in [(101 * 4096 - 8, 0..8), (300 * 4096, 8..4104), (200 * 4096, 4104..4112)] {
+            let mut there = vec![0; part.len()];
+            memory.read_bytes(physical, &mut there);
+            assert_eq!(there, written[part], "{physical:#x}");
+        }
     });
 }
 
