@@ -32,6 +32,11 @@ pub struct FakeVtd {
 }
 
 impl FakeVtd {
+    /// One that says that it also remembers what was absent (caching mode, bit 7 of the capabilities).
+    pub fn remembering_what_is_absent(self) -> FakeVtd {
+        FakeVtd { capability: self.capability | 1 << 7, ..self }
+    }
+
     /// A unit with these table levels (a bit for each of 3 and 4) and page sizes up to `large` bits.
     pub fn new(three: bool, four: bool, large_pages: u64) -> FakeVtd {
         let levels = u64::from(three) << 9 | u64::from(four) << 10;

@@ -92,20 +92,6 @@ fn a_frame_given_back_is_found_again() {
     });
 }
 
-/// Also where a block has a higher number than it has frames.
-#[test]
-fn a_frame_given_back_high_in_memory_is_found_again() {
-    let start = 600 * BLOCK_FRAMES;
-    with_memory(start..start + BLOCK_FRAMES, |frames| {
-        (0..BLOCK_FRAMES).for_each(|_| assert!(frames.allocate(A, Small, 1, None).is_ok()));
-        for offset in [300, 5] {
-            frames.release(A, Frame::new(start + offset), Small, 1).unwrap();
-            assert_eq!(frames.allocate(A, Small, 1, None), Ok(Frame::new(start + offset)));
-        }
-        assert_eq!(frames.allocate(A, Small, 1, None), Err(Error::OutOfMemory));
-    });
-}
-
 #[test]
 fn what_is_given_back_below_a_full_part_is_found_again() {
     with_memory(0..2048, |frames| {

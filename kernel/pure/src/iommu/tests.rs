@@ -590,3 +590,22 @@ fn a_request_names_addresses_above_four_gigabytes() {
     let unmap = request::Request::unmap(7, frames);
     assert_eq!(unmap.bytes[8..24], map.bytes[8..24]);
 }
+
+#[test]
+fn a_device_that_cannot_be_attached_takes_nothing_from_those_that_are() {
+    let mut rig = Rig::vtd(FakeVtd::new(true, true, 3));
+    assert_eq!(rig.attach(NET, 0), Ok(true));
+    assert_eq!(rig.map(0, 100, PageSize::Small, 1), Ok(()));
+    let held = rig.frames.held(Owner::dma(app(0)));
+    assert_eq!(rig.attach(Address::new(200, 0, 0), 0), Err(Error::NotCovered));
+    assert_eq!(rig.frames.held(Owner::dma(app(0))), held);
+    assert!(rig.reaches(NET, 100));
+}
+
+#[test]
+fn what_a_silent_unit_was_told_of_is_nobodys() {
+    let mut rig = Rig::vtd(FakeVtd::new(true, true, 3).remembering_what_is_absent());
+    rig.machine.vtd.as_mut().expect("it is there").is_dead = true;
+    assert_eq!(rig.attach(NET, 0), Err(Error::Silent));
+    assert!(rig.frames.held(Owner::dma(app(0))) > 0, "it may read its table yet");
+}

@@ -206,6 +206,21 @@ fn what_a_device_may_still_reach_is_nobodys() {
     assert_eq!(world.kernel.start(app(0)), Err(Error::WrongState));
 }
 
+/// Nor are the tables by which it may.
+#[test]
+fn tables_of_a_unit_that_has_not_let_go_are_nobodys() {
+    let (mut world, _) = with_device(Unit::Vtd);
+    map(&mut world, 0, PAGE);
+    drive(&mut world);
+    let held = world.held(0);
+    assert!(held[3] > 0, "VT-d walks tables in memory");
+    world.kernel.machine.hardware.vtd.as_mut().expect("it is there").is_dead = true;
+    world.kernel.machine.register_ns = 1_000_000;
+    assert_eq!(world.call(0, Syscall::Exit, &[0]), None);
+    while world.kernel.take_back() {}
+    assert_eq!([world.held(0)[0], world.held(0)[3]], [held[0], held[3]]);
+}
+
 /// Pages of all sizes have the frames that they have.
 #[test]
 fn a_large_page_that_a_device_may_still_reach_is_nobodys() {
