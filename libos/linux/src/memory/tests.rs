@@ -394,6 +394,23 @@ proptest! {
 }
 
 #[test]
+fn what_a_fork_shares_is_writable_for_nobody_until_it_is_copied() {
+    let (pages, parent) = memory(64, 100);
+    let zeros = MappedRegion::zeros(Rights::from_bits(3));
+    parent.map(Where::At(START), 2 * PAGE, zeros).expect("there is room");
+    parent.write(START, &[1]).expect("it is mapped");
+    let is_writable = || pages.pages.borrow()[&START].1.writable();
+    assert!(is_writable());
+    let child = parent.duplicate().expect("there is memory");
+    assert!(!is_writable(), "its parent would change what the child sees");
+    parent.write(START, &[2]).expect("it is mapped");
+    let mut byte = [0];
+    child.read(START, &mut byte).expect("it is mapped");
+    assert_eq!(byte, [1]);
+    assert!(is_writable());
+}
+
+#[test]
 fn who_begins_later_has_the_same_pages_of_what_lies_still() {
     let (pages, first) = memory(64, 100);
     let region = |rights| of_file(FakeFile(8 * PAGE + 10, true), 1, 7 * PAGE + 10, rights);
