@@ -396,7 +396,7 @@ proptest! {
 #[test]
 fn what_a_fork_shares_is_writable_for_nobody_until_it_is_copied() {
     let (pages, parent) = memory(64, 100);
-    let zeros = MappedRegion::zeros(Rights::from_bits(3));
+    let zeros = MappedRegion::zeros(Rights::READ_WRITE);
     parent.map(Where::At(START), 2 * PAGE, zeros).expect("there is room");
     parent.write(START, &[1]).expect("it is mapped");
     let is_writable = || pages.pages.borrow()[&START].1.writable();
