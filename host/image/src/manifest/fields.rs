@@ -156,7 +156,8 @@ fields! {
         /// How many clients it may have at a time, on each core; more are turned away.
         connections: Count, Count::EXPECTED, "as many as there is room for";
         /// How much memory its clients' connections may hold, on each core: 1 KiB each, answers that they
-        /// have not read, requests that wait behind those. Who asks when it is used up is turned away.
+        /// have not read (of a file of nhttpd, what is on its way), requests that wait behind those, and
+        /// what came of requests that are not whole. Who asks when it is used up is turned away.
         memory: Size, Size::EXPECTED, "as much as there is";
         /// What its users pay, as the field `utility` of the application says it; what is served for it is
         /// then not paid for by that.
