@@ -63,13 +63,6 @@ impl<B: Buffer> Unsent<B> {
     }
 }
 
-/// Whether bytes were given up.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Forgot {
-    Nothing,
-    Something,
-}
-
 /// A connection.
 pub(crate) struct Channel<B> {
     key: ConnectionKey,
@@ -123,9 +116,9 @@ impl<B: Buffer> Channel<B> {
         self.unread.as_ref().map_or(0, |unread| unread.len())
     }
 
-    /// Gives up what nobody has taken; says whether that was something.
-    pub fn forget_unread(&mut self) -> Forgot {
-        if self.unread.take().is_some() { Forgot::Something } else { Forgot::Nothing }
+    /// Gives up what nobody has taken; says whether there was anything.
+    pub fn forget_unread(&mut self) -> bool {
+        self.unread.take().is_some()
     }
 
     /// Writes as many bytes as there is room for, and says how many.

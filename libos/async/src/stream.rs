@@ -1,6 +1,6 @@
 //! A stream, as a task has it.
 
-use crate::channel::{Channel, Forgot, Hub, SharedChannel};
+use crate::channel::{Channel, Hub, SharedChannel};
 use crate::chunk::Chunk;
 use crate::error::StreamError;
 use alloc::rc::Rc;
@@ -204,7 +204,7 @@ impl<B: Buffer> ByteStream<B> {
 
 impl<B: Buffer> Drop for ByteStream<B> {
     fn drop(&mut self) {
-        let forgot = self.channel.borrow_mut().forget_unread();
-        self.end_by(if forgot == Forgot::Nothing { Course::Close } else { Course::Reset });
+        let was_unread = self.channel.borrow_mut().forget_unread();
+        self.end_by(if was_unread { Course::Reset } else { Course::Close });
     }
 }

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Deaf, Still};
-use nom_net::{Application, Cidr, Closed, Config, FlowId, Instant, Slice, Stack};
+use common::{Deaf, Still, config};
+use nom_net::{Application, Closed, Config, FlowId, Instant, Slice, Stack};
 use nom_port::buffer::Sink;
 use nom_port::nic::Offloads;
 use nom_rt::EventLoop;
@@ -132,10 +132,6 @@ impl World {
 
     fn of(echo: Echo, change: impl FnOnce(&mut Config)) -> World {
         let devices = [1, 2].map(|number| Device::new(number, Offloads::default()));
-        let config = |number: u8| {
-            let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
-            Config { addresses: vec![address], ..Config::new([u64::from(number); 4]) }
-        };
         let ports = Ports { tcp: vec![PORT], udp: Vec::new() };
         let mut its_config = config(2);
         change(&mut its_config);

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Deaf, Still};
 use nom_grid::GridPlan;
-use nom_net::{Application, Cidr, Config, FlowId, Instant, Slice, Stack};
+use nom_net::{Application, FlowId, Instant, Slice, Stack};
 use nom_nhttpd_core as nhttpd;
 use nom_port::buffer::{Buffers as _, Sink as _};
 use nom_port::nic::Offloads;
@@ -137,8 +137,7 @@ impl<S: Service<Memory>> World<S> {
             device
         };
         let config = |number: u8| {
-            let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
-            let mut config = Config { addresses: vec![address], ..Config::new([u64::from(number); 4]) };
+            let mut config = common::config(number);
             if number == 1 {
                 (config.tcp.receive_window, config.tcp.receive_window_max) = (WINDOW, WINDOW);
             }

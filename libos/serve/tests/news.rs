@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::Still;
-use nom_net::{Application, Cidr, Config, FlowId, Instant, Slice, Stack};
+use common::{Still, config};
+use nom_net::{Application, FlowId, Instant, Slice, Stack};
 use nom_port::buffer::Sink;
 use nom_port::nic::Offloads;
 use nom_rt::poller::Poller as _;
@@ -61,11 +61,6 @@ impl Application<Device> for Reader {
     fn received(&mut self, _: &mut Stack<Device>, _: FlowId, bytes: Slice<Memory>) {
         self.heard += bytes.len() as u64;
     }
-}
-
-fn config(number: u8) -> Config {
-    let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
-    Config { addresses: vec![address], ..Config::new([u64::from(number); 4]) }
 }
 
 #[test]

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::Deaf;
+use common::{Deaf, config};
 use nom_grid::GridPlan;
-use nom_net::{Application, Cidr, Config, FlowId, Instant, Slice, Stack};
+use nom_net::{Application, FlowId, Instant, Slice, Stack};
 use nom_port::buffer::{Asked, Buffers, Sink as _, Trimmed};
 use nom_port::nic::{Label, Nic, Offloads, Outgoing, Properties, Received, RingFull};
 use nom_port::world::{Clock, Idle, Wakeup};
@@ -209,10 +209,6 @@ impl World {
     fn new(rules: &str) -> World {
         let clock = Told::default();
         let devices = [1, 2].map(|number| Device::new(number, Offloads::default()));
-        let config = |number: u8| {
-            let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
-            Config { addresses: vec![address], ..Config::new([u64::from(number); 4]) }
-        };
         // Most segments go the short way.
         devices[1].port.borrow_mut().is_sum_good = true;
         let core = EventLoop::new(0, clock.clone(), clock.clone(), Arc::new(Deaf));

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::Still;
-use nom_net::{Application, Cidr, Closed, Config, FlowId, Instant, Slice, Stack};
+use common::{Still, config};
+use nom_net::{Application, Closed, FlowId, Instant, Slice, Stack};
 use nom_port::nic::Offloads;
 use nom_rt::poller::Poller as _;
 use nom_serve::{Ports, Server};
@@ -89,10 +89,6 @@ impl World {
     fn new(kept: u64, gives_back: bool) -> World {
         FREE.set(u64::MAX);
         let devices = [1, 2].map(|number| Device::new(number, Offloads::default()));
-        let config = |number: u8| {
-            let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
-            Config { addresses: vec![address], ..Config::new([u64::from(number); 4]) }
-        };
         let ports = Ports { tcp: vec![PORT], udp: Vec::new() };
         let (kept, asked) = (Rc::new(Cell::new(kept)), Rc::default());
         let cache = Cache { kept: Rc::clone(&kept), gives_back, asked: Rc::clone(&asked) };

@@ -13,12 +13,14 @@
 #![forbid(unsafe_code)]
 
 mod guest;
+mod memcached;
 mod network;
 mod server;
 mod tap;
 mod vm;
 
 pub use guest::Guest;
+pub use memcached::MemcachedClient;
 pub use network::Site;
 pub use nom_vmm::{ControlLine, Ending, Iommu, MachineKind};
 pub use server::Server;

@@ -3,7 +3,7 @@
 
 use nom_bench::serve::load::Exchange;
 use nom_bench::serve::visits::{self, Visits};
-use nom_system_tests::{Guest, Server};
+use nom_system_tests::{Guest, MemcachedClient, Server};
 use nom_vmm::namespace;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,10 +24,8 @@ fn ask(stream: &mut TcpStream, command: &str, end: &str) -> String {
     String::from_utf8(answer).expect("text")
 }
 
-fn stat(stream: &mut TcpStream, name: &str) -> u64 {
-    let all = ask(stream, "stats\r\n", "END\r\n");
-    let line = all.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")).map(str::to_owned));
-    line.unwrap_or_else(|| panic!("no {name} in {all}")).parse().expect("a number")
+fn stat(stream: &TcpStream, name: &str) -> u64 {
+    MemcachedClient::new(stream.try_clone().expect("another handle")).stat(name)
 }
 
 /// What a client is told without asking, until the server closes.
@@ -56,13 +54,13 @@ fn who_is_one_too_many_is_told_so_and_the_others_are_served() {
     for _ in 0..30 {
         assert_eq!(told(server.connect()), "ERROR Too many open connections\r\n");
     }
-    assert_eq!(stat(&mut old, "rejected_connections"), 30);
+    assert_eq!(stat(&old, "rejected_connections"), 30);
     assert_eq!(ask(&mut old, "get a\r\n", "END\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
     drop(crowd);
     settle(&mut old, 1);
     let mut new = server.connect();
     assert_eq!(ask(&mut new, "get a\r\n", "END\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
-    assert_eq!(stat(&mut old, "total_connections"), MOST as u64 + 1);
+    assert_eq!(stat(&old, "total_connections"), MOST as u64 + 1);
 }
 
 /// Clients who vanish without a word, as those behind a router that is switched off, do not keep the places
@@ -88,7 +86,7 @@ fn who_has_vanished_makes_room() {
         ip(format!("address del {AWAY}/32 dev {device}"));
         assert_eq!(told(server.connect()), "ERROR Too many open connections\r\n");
         let end = Instant::now() + PATIENCE;
-        while stat(&mut old, "curr_connections") > 1 {
+        while stat(&old, "curr_connections") > 1 {
             assert!(Instant::now() < end, "those who have vanished hold their places");
             sleep(Duration::from_secs(1));
         }
@@ -162,7 +160,7 @@ fn free_after_crowds(server: &Server) -> Vec<u64> {
         settle(&mut old, 1);
         // It is told once a second.
         sleep(Duration::from_millis(1500));
-        stat(&mut old, "nom_free_bytes")
+        stat(&old, "nom_free_bytes")
     };
     (0..3).map(one).collect()
 }
@@ -258,7 +256,7 @@ fn ten_thousand_visitors_a_second_leave_nothing_behind() {
             settle(&mut old, 1);
             // It is told once a second.
             sleep(Duration::from_millis(1500));
-            free.push(stat(&mut old, "nom_free_bytes"));
+            free.push(stat(&old, "nom_free_bytes"));
         }
         assert!(free[0].saturating_sub(free[2]) < TAKEN_MOST, "free after each round: {free:?}");
     });

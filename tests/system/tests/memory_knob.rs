@@ -2,9 +2,7 @@
 
 use nom_proto::prices::Resource;
 use nom_provider::{Config, Provider};
-use nom_system_tests::{Guest, Iommu, Server};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use nom_system_tests::{Guest, Iommu, MemcachedClient, Server};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,73 +13,34 @@ const LENGTH: usize = 1024;
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-struct Client(BufReader<TcpStream>);
+struct Client(MemcachedClient);
 
 impl Client {
-    fn send(&mut self, bytes: &[u8]) {
-        self.0.get_mut().write_all(bytes).expect("the server takes it");
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("the server answers");
-        line
-    }
-
     fn say(&mut self, command: &str, answer: &str) {
-        self.send(format!("{command}\r\n").as_bytes());
-        assert_eq!(self.line(), format!("{answer}\r\n"));
-    }
-
-    /// A number that `stats` tells.
-    fn stat(&mut self, name: &str) -> u64 {
-        self.send(b"stats\r\n");
-        let mut value = None;
-        loop {
-            let line = self.line();
-            if line == "END\r\n" {
-                return value.unwrap_or_else(|| panic!("no {name}"));
-            }
-            if let Some(("STAT", rest)) = line.trim_end().split_once(' ')
-                && let Some((known, number)) = rest.split_once(' ')
-                && known == name
-            {
-                value = number.parse().ok();
-            }
-        }
+        self.0.send(format!("{command}\r\n").as_bytes());
+        assert_eq!(self.0.line(), format!("{answer}\r\n"));
     }
 
     /// Stores values, each in a frame of its own, as a server of many clients sees them.
     fn store(&mut self, numbers: impl Iterator<Item = usize>) {
         for number in numbers {
             let set = [format!("set {number} 0 0 {LENGTH}\r\n").as_bytes(), &value(number), b"\r\n"].concat();
-            self.send(&set);
-            assert_eq!(self.line(), "STORED\r\n");
+            self.0.send(&set);
+            assert_eq!(self.0.line(), "STORED\r\n");
         }
     }
 
     /// Whether a value is there; it is the right one.
     fn holds(&mut self, number: usize) -> bool {
-        self.send(format!("get {number}\r\n").as_bytes());
-        let head = self.line();
-        if head == "END\r\n" {
-            return false;
-        }
-        assert_eq!(head, format!("VALUE {number} 0 {LENGTH}\r\n"));
-        let mut bytes = vec![0; LENGTH + 7];
-        self.0.read_exact(&mut bytes).expect("a value");
-        assert!(
-            bytes.starts_with(&value(number)) && bytes.ends_with(b"\r\nEND\r\n"),
-            "the value of {number}"
-        );
-        true
+        let found = self.0.get(&number.to_string(), LENGTH);
+        found.inspect(|bytes| assert!(*bytes == value(number), "the value of {number}")).is_some()
     }
 
     /// Waits until the machine has so many bytes free, or fewer; whoever waits asks for something.
     fn await_free(&mut self, is_enough: impl Fn(u64) -> bool, what: &str) -> u64 {
         let start = Instant::now();
         loop {
-            let free = self.stat("nom_free_bytes");
+            let free = self.0.stat("nom_free_bytes");
             if is_enough(free) {
                 return free;
             }
@@ -103,7 +62,7 @@ fn what_memcached_holds_follows_its_limit() {
     // With an IOMMU, which would stop a device that writes where memory was given back.
     let guest = Guest::app("memcached").memory("128M").iommu(Iommu::Virtio);
     let server = Server::boot(guest.qemu("-global virtio-net-pci.iommu_platform=on"), 11211);
-    let mut client = Client(BufReader::new(server.connect()));
+    let mut client = Client(MemcachedClient::new(server.connect()));
     client.say("cache_memlimit 60", "OK");
     let before = client.await_free(|free| free > 60 * MIB, "at first");
     client.store(0..COUNT);
@@ -113,11 +72,11 @@ fn what_memcached_holds_follows_its_limit() {
     (0..COUNT).step_by(5).for_each(|number| assert!(client.holds(number)));
 
     client.say("cache_memlimit 8", "OK");
-    assert_eq!(client.stat("limit_maxbytes"), 8 * MIB);
+    assert_eq!(client.0.stat("limit_maxbytes"), 8 * MIB);
     // Beside 8 MiB of items, what was known of the others is kept, and a MiB of buffers.
     let shrunk = client.await_free(|free| free + 18 * MIB > before, "after the limit fell");
     let held = (0..COUNT).filter(|number| client.holds(*number)).count();
-    let last = client.stat("nom_free_bytes");
+    let last = client.0.stat("nom_free_bytes");
     println!("free: {} KiB, full {}, shrunk {}, {held} values", before >> 10, full >> 10, last >> 10);
     assert!((1000..8000).contains(&held), "{held} values in 8 MiB");
 
@@ -180,14 +139,14 @@ fn what_memcached_holds_follows_the_price_of_memory() {
     let guest = Guest::bundle(path.to_str().expect("UTF-8")).memory("160M");
     let mut server = Server::boot(guest.qemu("-netdev user,id=net1").device(second), 11211);
     server.vm.wait_for("its prices come by events");
-    let mut client = Client(BufReader::new(server.connect()));
+    let mut client = Client(MemcachedClient::new(server.connect()));
     client.store(0..COUNT);
     let full = serve_until(&mut client, &provider, 1000, |held| held > 28 * MIB);
     // A thousand values are all that is asked for now, and what the others take costs more than all brings.
     price(100.0);
     let shrunk = serve_until(&mut client, &provider, 1000, |held| held + 12 * MIB < full);
-    let limit = client.stat("limit_maxbytes");
+    let limit = client.0.stat("limit_maxbytes");
     price(1e-3);
     serve_until(&mut client, &provider, COUNT / 3, |held| held > shrunk + 4 * MIB);
-    assert!(client.stat("limit_maxbytes") > limit);
+    assert!(client.0.stat("limit_maxbytes") > limit);
 }

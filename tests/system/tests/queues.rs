@@ -1,6 +1,6 @@
 //! Servers on several cores, each with a queue pair of its own: on a TAP device, which takes root.
 
-use nom_system_tests::{Guest, Server};
+use nom_system_tests::{Guest, MemcachedClient, Server};
 use std::io::{BufRead, BufReader, Write};
 
 /// Boots an application on two cores, and has `test` look at it.
@@ -10,13 +10,7 @@ fn on_two_cores(app: &str, port: u16, test: impl FnOnce(&Server) + Send) {
 
 /// The number that memcached's statistics show for `name`.
 fn stat(server: &Server, name: &str) -> u64 {
-    let mut stream = server.connect();
-    stream.write_all(b"stats\r\n").expect("the request is sent");
-    let lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
-    let prefix = format!("STAT {name} ");
-    let value =
-        lines.take_while(|line| line != "END").find_map(|line| Some(line.strip_prefix(&prefix)?.to_owned()));
-    value.expect("a statistic").parse().expect("a number")
+    MemcachedClient::new(server.connect()).stat(name)
 }
 
 #[test]

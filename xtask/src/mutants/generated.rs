@@ -122,7 +122,7 @@ fn list(lab: &Lab, tool: &std::path::Path, words: &[&str]) -> Result<Vec<Generat
 
 /// Holds what was found against the list.
 fn conclude(outcome: &Found, survivors: &Survivors, complete: bool) -> Result<Counts> {
-    let found = survivors.compare(&outcome.missed.join("\n"), &outcome.caught.join("\n"), complete);
+    let found = survivors.compare(&outcome.missed, &outcome.caught, complete);
     found.told.iter().for_each(|name| println!("survives, in a file that is not examined yet: {name}"));
     found.new.iter().for_each(|name| println!("SURVIVED {name}"));
     found.stale.iter().for_each(|name| println!("WRONG is noticed now, take it off the list: {name}"));

@@ -46,10 +46,10 @@ impl Survivors {
         self.by_hand.contains(name)
     }
 
-    /// Compares it with what a run found, lines as cargo-mutants writes them. Entries can be stale only if
-    /// the run was `complete` for the files that it touched: one description may stand for several places.
-    pub fn compare(&self, missed: &str, caught: &str, complete: bool) -> Differences {
-        let names = |text: &str| text.lines().map(name).collect::<BTreeSet<_>>();
+    /// Compares it with what a run found, named as cargo-mutants does. Entries can be stale only if the run
+    /// was `complete` for the files that it touched: one description may stand for several places.
+    pub fn compare(&self, missed: &[String], caught: &[String], complete: bool) -> Differences {
+        let names = |all: &[String]| all.iter().map(|one| name(one)).collect::<BTreeSet<_>>();
         let (missed, caught) = (names(missed), names(caught));
         let is_unexamined = |name: &&String| self.unexamined.iter().any(|file| name.starts_with(file));
         let unknown: Vec<&String> = missed.iter().filter(|name| !self.generated.contains(*name)).collect();
@@ -84,10 +84,11 @@ mod tests {
             generated: set(&["a.rs: replace < with <=", "a.rs: delete !"]),
             unexamined: set(&["b.rs"]),
         };
-        let missed = "a.rs:1:2: replace < with <=\na.rs:7:2: replace f with ()\nb.rs:1:1: delete -\n";
-        let found = list.compare(missed, "a.rs:9:9: delete !\n", true);
+        let missed = ["a.rs:1:2: replace < with <=", "a.rs:7:2: replace f with ()", "b.rs:1:1: delete -"];
+        let (missed, caught) = (missed.map(str::to_owned), ["a.rs:9:9: delete !".to_owned()]);
+        let found = list.compare(&missed, &caught, true);
         assert_eq!(found.new, ["a.rs: replace f with ()"]);
         assert_eq!((found.stale, found.told), (vec!["a.rs: delete !".into()], vec!["b.rs: delete -".into()]));
-        assert_eq!(list.compare("", "a.rs:9:9: delete !\n", false), Differences::default());
+        assert_eq!(list.compare(&[], &caught, false), Differences::default());
     }
 }

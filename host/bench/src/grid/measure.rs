@@ -3,7 +3,6 @@
 use super::hostile::{Habit, flood};
 use super::tenants::{CONTROL_PORT, TENANTS, Told, WARM_UP, ask, gets, many_gets, sets};
 use super::{APPLICATION, Options};
-use crate::linux::save;
 use crate::machine::Setting;
 use crate::record::{Key, Samples, Unit};
 use crate::serve::counts::Counters;
@@ -182,9 +181,8 @@ impl Bench<'_> {
             let kicks = counts.kicks as f64 / requests;
             self.push(provider.system, scenario, "kicks_per_request", Unit::Count, kicks);
             if let Some(programs) = &provider.programs {
-                let parts = programs.parts(&executed)?;
-                let name = format!("instructions-{}-{scenario}.txt", provider.system);
-                save(&self.options.out.join(name), parts.text(requests as u64).as_bytes())?;
+                let of = format!("{}-{scenario}", provider.system);
+                programs.parts(&executed)?.save(&self.options.out, &of, requests as u64)?;
             }
         }
         Ok(())

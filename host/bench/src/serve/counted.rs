@@ -9,7 +9,6 @@ use super::runs::{self, MESSAGE_BYTES_MAX, Runs, Scenario, WARM_UP, patiently, s
 use super::service;
 use super::tools;
 use super::visits::{self, Visits};
-use crate::linux::save;
 use crate::machine::Setting;
 use crate::record::Unit;
 use anyhow::{Result, ensure};
@@ -145,8 +144,7 @@ impl Runs {
             self.push(provider, scenario, &parts::metric(part), Unit::Instructions, each(count));
         }
         let scenario = runs::on(provider.guest.cores, scenario);
-        let name = format!("instructions-{}-{scenario}.txt", provider.service.name);
-        save(&counted.counting.out.join(name), parts.text(requests).as_bytes())
+        parts.save(counted.counting.out, &format!("{}-{scenario}", provider.service.name), requests)
     }
 
     /// Counts what each of NetPIPE's messages costs, there and back.

@@ -3,6 +3,7 @@
 //! The plugin lists each instruction with how often it was executed; `addr2line` of binutils tells from the
 //! lines of the program which source it was made from, and into whom that was inlined.
 
+use crate::linux::save;
 use anyhow::{Context, Result, ensure};
 use nom_abi::layout::APPLICATION_END;
 use std::collections::{BTreeMap, BTreeSet};
@@ -281,6 +282,14 @@ impl Parts {
 
     fn by<'a, K: Ord>(&'a self, key: impl Fn(&'a Origin) -> K) -> BTreeMap<K, u64> {
         sums_of(&self.origins, key)
+    }
+
+    /// Writes [`Parts::text`] to a file of `directory`, `instructions-OF.txt`.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn save(&self, directory: &Path, of: &str, requests: u64) -> Result<()> {
+        save(&directory.join(format!("instructions-{of}.txt")), self.text(requests).as_bytes())
     }
 
     /// For a person: by part, file, and function, with what was inlined apart and within, and those that lock

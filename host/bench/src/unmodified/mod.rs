@@ -12,8 +12,8 @@ mod summary;
 
 use crate::Outcome;
 use crate::environment::Environment;
+use crate::linux::Tuning;
 use crate::linux::serve::{Server, Servers};
-use crate::linux::{Tuning, save};
 use crate::machine::Setting;
 use crate::others::Watch;
 use crate::record::{Key, Record, Samples, Unit};
@@ -230,9 +230,8 @@ impl Bench {
             let served = scenario.run(&running, self.duration, Some(rate)).context(scenario.name)?;
             let counts = counters.now()?.since(before);
             if let Some(programs) = &provider.programs {
-                let text = programs.parts(&counters.executed()?.since(&executed))?.text(served.requests);
-                let name = format!("instructions-{}-{}.txt", provider.service.name, scenario.name);
-                save(&out.join(name), text.as_bytes())?;
+                let parts = programs.parts(&counters.executed()?.since(&executed))?;
+                parts.save(out, &format!("{}-{}", provider.service.name, scenario.name), served.requests)?;
             }
             let each = |count: u64| count as f64 / served.requests.max(1) as f64;
             for (metric, unit, count) in [

@@ -5,7 +5,7 @@
 use super::common::Deaf;
 use nom_grid::GridPlan;
 use nom_net::batch::Unheld;
-use nom_net::{Application, Cidr, Config, FlowId, Instant, Slice, Stack};
+use nom_net::{Application, Config, FlowId, Instant, Slice, Stack};
 use nom_port::buffer::Buffers;
 use nom_port::buffer::Sink as _;
 use nom_port::nic::{Nic, Offloads, Outgoing, Properties, Received, RingFull};
@@ -212,14 +212,12 @@ pub struct World {
 }
 
 fn config(number: u8) -> Config {
-    let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
     Config {
-        addresses: vec![address],
         flows_max: 20_000,
         flows_share: 20_000,
         // As machines are told.
         unheld: Unheld::Together,
-        ..Config::new([number.into(); 4])
+        ..super::common::config(number)
     }
 }
 
