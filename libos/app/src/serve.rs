@@ -28,7 +28,7 @@ use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::rest::Thresholds;
 pub use nom_serve::Ports;
-use nom_serve::{Closing, Control, Migration, Server};
+use nom_serve::{Closing, Control, Free, Migration, Server};
 use nom_service::{BadRules, Rules};
 pub use nom_service::{Curve, Demand, Metrics, Service, Stream};
 pub use settings::BadSetting;
@@ -198,7 +198,8 @@ impl Setup {
         let mut server = Server::new(pair, Clock, self.config, &self.ports, service);
         server.set_delay(self.delay).expect("a delay that was checked");
         server.set_waiting(self.waiting, event_loop.handle());
-        server.keep_free(crate::memory_reserve(), crate::memory_free);
+        let free = Free { obtainable: crate::memory_free, idle: crate::memory_idle };
+        server.keep_free(crate::memory_reserve(), free);
         server.close_with(self.closing, core.index(), event_loop.handle());
         if let Some(rules) = self.rules {
             server.charge(rules, event_loop.handle());

@@ -32,5 +32,6 @@ pub use clients::Migration;
 pub use control::Control;
 pub use metered::{Metered, Traffic};
 pub use payers::Consumption;
+pub use reserve::Free;
 pub use server::{Closing, Ports, Server};
 pub use steered::{Reception, Steered};

@@ -15,26 +15,42 @@ const LOOK_NS: u64 = 100_000;
 /// Buffers that stay though nobody uses them: what is received into next.
 const KEPT_BYTES: usize = 512 << 10;
 
+/// How many times what is wanted the service gives for nothing to come of it: memory goes back in blocks, of
+/// each of which all must be unused.
+const PATIENCE: u64 = 4;
+
 /// The part of the reserve below which nobody new is let in.
 const LAST_PART: u64 = 8;
+
+/// Tells what memory nobody uses.
+#[derive(Clone, Copy, Debug)]
+pub struct Free {
+    /// Bytes that the program may still take, for anything.
+    pub obtainable: fn() -> u64,
+    /// Bytes that its heap has taken and nobody uses: good for whoever connects, but not for buffers, and
+    /// often not for large tables.
+    pub idle: fn() -> u64,
+}
 
 /// Watches what is free.
 #[derive(Debug)]
 pub(crate) struct Reserve {
-    free: fn() -> u64,
+    free: Free,
     /// Bytes that are to be free.
     wanted: u64,
     look_ns: u64,
-    /// What was free when somebody was asked last, if it has been too little ever since. Who gives back what
-    /// only he can use again, such as the heap's, is not asked for ever more.
+    /// What was obtainable when somebody was asked last, if it has been too little ever since.
     asked: Option<u64>,
+    /// Bytes that were given since anything came of it. Who gives back what only he can use again, such as
+    /// his heap's, is not asked for ever more.
+    vain: u64,
     is_used_up: bool,
 }
 
 impl Reserve {
     /// Sees to it that `wanted` bytes are free, as `free` tells.
-    pub fn new(free: fn() -> u64, wanted: u64) -> Reserve {
-        Reserve { free, wanted, look_ns: 0, asked: None, is_used_up: false }
+    pub fn new(free: Free, wanted: u64) -> Reserve {
+        Reserve { free, wanted, look_ns: 0, asked: None, vain: 0, is_used_up: false }
     }
 
     /// Whether nobody has anything to give any more.
@@ -54,7 +70,7 @@ impl Reserve {
             return self.asked.map(|_| self.look_ns);
         }
         self.look_ns = now_ns + LOOK_NS;
-        let free = (self.free)();
+        let free = (self.free.obtainable)();
         if free >= self.wanted {
             (self.asked, self.is_used_up) = (None, false);
             return None;
@@ -73,9 +89,15 @@ impl Reserve {
         let came = trimmed.released_bytes as u64;
         let missing = self.wanted.saturating_sub(free + came);
         let has_changed = self.asked.is_none_or(|asked| asked != free);
-        let given = if missing > 0 && has_changed { service.shrink(missing) } else { 0 };
+        let unused = free + came + (self.free.idle)();
+        if came > 0 || self.asked.is_some_and(|asked| asked < free) {
+            self.vain = 0;
+        }
+        let helps = has_changed || self.vain < PATIENCE * self.wanted || unused < self.wanted;
+        let given = if missing > 0 && helps { service.shrink(missing) } else { 0 };
+        self.vain += given;
         self.asked = Some(free);
-        self.is_used_up = free + came + given < self.wanted / LAST_PART;
+        self.is_used_up = unused + given < self.wanted / LAST_PART;
         (came + given > 0).then_some(self.look_ns)
     }
 }

@@ -9,7 +9,7 @@ use crate::front::Front;
 use crate::gate::Gate;
 use crate::metered::Metered;
 use crate::payers::{Consumption, Payers};
-use crate::reserve::Reserve;
+use crate::reserve::{Free, Reserve};
 use crate::steering::{Course, Steering};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -121,7 +121,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
 
     /// Keeps so many bytes of memory free, as `free` tells how many are: buffers that nobody uses are given
     /// back for them, and then what the service has least use for. Without either, nobody new is let in.
-    pub fn keep_free(&mut self, bytes: u64, free: fn() -> u64) {
+    pub fn keep_free(&mut self, bytes: u64, free: Free) {
         self.reserve = Some(Reserve::new(free, bytes));
     }
 

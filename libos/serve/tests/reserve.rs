@@ -7,7 +7,7 @@ use common::{Still, config};
 use nom_net::{Application, Closed, FlowId, Instant, Slice, Stack};
 use nom_port::nic::Offloads;
 use nom_rt::poller::Poller as _;
-use nom_serve::{Ports, Server};
+use nom_serve::{Free, Ports, Server};
 use nom_service::{Reply, Service, Stream};
 use nom_wire::{Device, Memory};
 use std::cell::Cell;
@@ -20,10 +20,8 @@ const WANTED: u64 = 1000;
 thread_local! {
     /// What the world has free.
     static FREE: Cell<u64> = const { Cell::new(u64::MAX) };
-}
-
-fn free() -> u64 {
-    FREE.get()
+    /// What is free within the program's heap.
+    static IDLE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Keeps something that it could do without.
@@ -49,9 +47,8 @@ impl Service<Memory> for Cache {
         self.asked.update(|asked| asked + 1);
         let gone = bytes.min(self.kept.get());
         self.kept.update(|kept| kept - gone);
-        if self.gives_back {
-            FREE.set(FREE.get() + gone);
-        }
+        let to = if self.gives_back { &FREE } else { &IDLE };
+        to.set(to.get() + gone);
         gone
     }
 }
@@ -88,12 +85,13 @@ impl World {
     /// The service keeps so many bytes.
     fn new(kept: u64, gives_back: bool) -> World {
         FREE.set(u64::MAX);
+        IDLE.set(0);
         let devices = [1, 2].map(|number| Device::new(number, Offloads::default()));
         let ports = Ports { tcp: vec![PORT], udp: Vec::new() };
         let (kept, asked) = (Rc::new(Cell::new(kept)), Rc::default());
         let cache = Cache { kept: Rc::clone(&kept), gives_back, asked: Rc::clone(&asked) };
         let mut server = Server::new(devices[1].clone(), Still, config(2), &ports, cache);
-        server.keep_free(WANTED, free);
+        server.keep_free(WANTED, Free { obtainable: || FREE.get(), idle: || IDLE.get() });
         let stack = Stack::new(devices[0].clone(), config(1));
         World { server, stack, devices, clients: Clients::default(), now_ns: 1_000_000_000, kept, asked }
     }
@@ -137,10 +135,23 @@ fn who_gives_back_in_vain_is_not_asked_for_ever() {
     let mut world = World::new(1_000_000, false);
     FREE.set(WANTED / 2);
     (0..5).for_each(|_| world.connect());
-    assert_eq!((world.asked.get(), world.kept.get()), (1, 1_000_000 - WANTED / 2));
+    assert_eq!((world.asked.get(), world.kept.get()), (8, 1_000_000 - 4 * WANTED));
     FREE.set(WANTED / 2 - 1);
     world.connect();
-    assert_eq!(world.asked.get(), 2, "somebody has taken more");
+    assert_eq!(world.asked.get(), 9, "somebody has taken more");
+}
+
+/// A heap that has taken everything, and of which much is free again: there is room for whoever connects.
+#[test]
+fn who_can_use_again_what_was_given_back_lets_in_whoever_comes() {
+    let mut world = World::new(1_000_000, false);
+    FREE.set(0);
+    (0..5).for_each(|_| world.connect());
+    assert_eq!((world.clients.open, world.clients.closed), (5, 0), "nobody was refused");
+    assert_eq!(world.asked.get(), 4);
+    IDLE.set(WANTED / 2);
+    world.connect();
+    assert_eq!((world.asked.get(), IDLE.get()), (5, WANTED / 2 + WANTED), "it was used, and is asked for");
 }
 
 #[test]

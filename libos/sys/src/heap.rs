@@ -143,6 +143,12 @@ pub(crate) fn settle() {
     own().settle(SHRUNK.load(Relaxed), &SHARED);
 }
 
+/// Bytes that the heap has taken and nobody uses, in holes of any size. What cores keep to themselves counts
+/// as used.
+pub(crate) fn idle() -> u64 {
+    SHARED.0.lock().counters().available_bytes as u64
+}
+
 /// The running core's cache.
 #[inline]
 fn own() -> &'static Cache {

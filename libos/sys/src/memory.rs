@@ -18,6 +18,11 @@ pub fn obtainable() -> u64 {
     free.min(allowed) * FRAME_BYTES
 }
 
+/// Bytes that the program's heap has taken and nobody uses, in holes of any size.
+pub fn idle() -> u64 {
+    crate::heap::idle()
+}
+
 /// Physically contiguous memory that the program holds, zeroed when granted, released when dropped.
 ///
 /// A grant that is still mapped when it is dropped stays with the program until the program ends.

@@ -28,6 +28,11 @@ pub fn memory_free() -> u64 {
     u64::MAX
 }
 
+/// Bytes of memory that the program's heap has taken and nobody uses: never asked for, as there is no bound.
+pub(crate) fn memory_idle() -> u64 {
+    0
+}
+
 /// Bytes of memory that the program may have: as much as it takes for buffers.
 pub(crate) fn memory_max() -> u64 {
     net::Options::default().memory_bytes as u64

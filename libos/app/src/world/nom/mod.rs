@@ -42,6 +42,11 @@ pub fn memory_free() -> u64 {
     nom_sys::memory::obtainable()
 }
 
+/// Bytes of memory that the program's heap has taken and nobody uses.
+pub(crate) fn memory_idle() -> u64 {
+    nom_sys::memory::idle()
+}
+
 /// Bytes of memory that the program may have.
 pub(crate) fn memory_max() -> u64 {
     use core::sync::atomic::Ordering::Relaxed;
