@@ -524,6 +524,26 @@ static void old_requests(void) {
 	close(end), close(other);
 }
 
+/* Whoever has the master waits until a program writes, or the last one has gone. */
+static void waiting(void) {
+	char bytes[10];
+	int other_master, other_slave, status;
+	openpty(&other_master, &other_slave, NULL, NULL, NULL);
+	pid_t child = fork();
+	if (child == 0) {
+		close(other_master);
+		usleep(100000);
+		write(other_slave, "naninani\n", 9);
+		usleep(100000);
+		_exit(0);
+	}
+	close(other_slave);
+	say("waits", read(other_master, bytes, sizeof bytes));
+	say("for nobody", read(other_master, bytes, sizeof bytes));
+	waitpid(child, &status, 0);
+	close(other_master);
+}
+
 static void hang_ups(void) {
 	char byte;
 	int other_master, other_slave;
@@ -575,6 +595,7 @@ int main(void) {
 	signals();
 	job_control();
 	hang_ups();
+	waiting();
 	packets();
 	old_requests();
 	return 0;

@@ -148,6 +148,12 @@ fn terminals_say_what_linux_says() {
     compare("terminals", 160);
 }
 
+/// How a process is treated, whose child it is, the network's interfaces, programs by descriptors.
+#[test]
+fn controls_say_what_linux_says() {
+    compare("controls", 100);
+}
+
 /// Queues of messages, semaphores, signals with values, policies of the scheduler, users that come back.
 #[test]
 fn exchanges_say_what_linux_says() {

@@ -24,6 +24,9 @@ use nom_fs::Vfs;
 use nom_rt::handle::Handle;
 use nom_sys::port::Entropy;
 
+/// The first process, with which the machine ends.
+const FIRST: u32 = 1;
+
 /// What a family is made of.
 pub struct FamilyParts {
     /// The files.
@@ -230,19 +233,40 @@ impl ProcessFamily {
     /// A process has ended: its parent is told, its children have another parent; the machine ends with the
     /// first.
     pub(crate) fn ended(&self, process: &Rc<Process>, exit: Exit) {
-        const FIRST: u32 = 1;
         self.tracer.iter().for_each(|tracer| tracer.ended(process, exit));
         self.terminals.leader_ends(process);
         if process.id == FIRST {
             self.name_those_left(process);
             return self.handle.stop(exit.machine_status());
         }
+        let next = self.subreaper_over(process);
         for child in self.processes().iter().filter(|child| child.parent.get() == process.id) {
-            child.parent.set(FIRST);
-            if child.has_ended() {
-                self.remove(child.id);
+            child.parent.set(next.unwrap_or(FIRST));
+            match child.ending.get().filter(|_| child.has_ended()) {
+                // Who did not ask for them is not asked to wait for them.
+                Some(_) if next.is_none() => self.remove(child.id),
+                Some(exit) => self.tell_parent(child, exit),
+                None => {
+                    child.controls.death_signal(process).into_iter().for_each(|info| child.send(self, info));
+                }
             }
         }
+        self.tell_parent(process, exit);
+    }
+
+    /// Whose children those of a process are when it ends: the nearest ancestor's that asked for them, if one did.
+    fn subreaper_over(&self, process: &Process) -> Option<u32> {
+        let mut above = self.process(process.parent.get());
+        while let Some(ancestor) = above {
+            if ancestor.controls.is_subreaper() && !ancestor.has_ended() {
+                return Some(ancestor.id);
+            }
+            above = self.process(ancestor.parent.get());
+        }
+        None
+    }
+
+    fn tell_parent(&self, process: &Rc<Process>, exit: Exit) {
         let parent = self.process(process.parent.get()).filter(|parent| !parent.has_ended());
         let Some(parent) = parent else { return self.remove(process.id) };
         if !parent.keeps_ended_children() {

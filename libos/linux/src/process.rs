@@ -1,5 +1,6 @@
 //! A process: memory, descriptors, what it does with signals, its threads, and how it ends.
 
+use crate::calls::controls::Controls;
 use crate::calls::limits::Limits;
 use crate::calls::timers::{IntervalTimers, SignalTimer};
 use crate::descriptors::Descriptors;
@@ -163,6 +164,8 @@ pub struct Process {
     pub program: RefCell<RunningProgram>,
     /// How nice it is.
     pub(crate) niceness: Cell<i32>,
+    /// What it asked for with prctl(2).
+    pub(crate) controls: Controls,
     /// Its limits.
     pub(crate) limits: RefCell<Limits>,
     /// How often its limits of processor time were set.
@@ -215,6 +218,7 @@ impl Process {
             started_ns: nom_sys::time::now_ns(),
             program: RefCell::default(),
             niceness: Cell::new(0),
+            controls: Controls::default(),
             limits: RefCell::default(),
             time_limits_set: Cell::new(0),
         });
@@ -251,6 +255,7 @@ impl Process {
             started_ns: nom_sys::time::now_ns(),
             program: self.program.clone(),
             niceness: self.niceness.clone(),
+            controls: self.controls.of_child(),
             limits: self.limits.clone(),
             time_limits_set: Cell::new(0),
         });
@@ -343,6 +348,7 @@ impl Process {
             let mut view = self.view.borrow_mut();
             (view.other_users.1, view.other_groups.1) = (view.credentials.user, view.credentials.group);
         }
+        self.controls.begin_program();
         self.forget_timers();
         let descriptors = self.descriptors.borrow().clone();
         descriptors.close_on_exec();
@@ -422,13 +428,12 @@ impl Process {
     /// Takes a signal that waits for it, or for its first thread.
     pub(crate) fn take_signal(&self, wanted: SignalSet) -> Option<Info> {
         let own = self.pending.borrow_mut().take(wanted);
-        own.or_else(|| self.tasks().first().and_then(|task| task.pending.borrow_mut().take(wanted)))
+        own.or_else(|| self.tasks().iter().find_map(|task| task.take_blocked(wanted)))
     }
 
     /// Signals that [`Process::take_signal`] finds.
     pub(crate) fn signals_waiting(&self) -> SignalSet {
-        let first = self.tasks().first().map(|task| task.pending.borrow().set()).unwrap_or_default();
-        self.pending_set().with(first)
+        self.tasks().iter().fold(self.pending_set(), |set, task| set.with(task.blocked_signals()))
     }
 
     /// Signals that wait for any of its threads.

@@ -336,6 +336,16 @@ impl Task {
         self.signal_came.wake_all();
     }
 
+    /// Takes a signal that was sent to it alone and that it blocks.
+    pub(crate) fn take_blocked(&self, wanted: SignalSet) -> Option<Info> {
+        self.pending.borrow_mut().take(SignalSet(wanted.0 & self.blocked.get().0))
+    }
+
+    /// Signals that [`Task::take_blocked`] finds.
+    pub(crate) fn blocked_signals(&self) -> SignalSet {
+        SignalSet(self.pending.borrow().set().0 & self.blocked.get().0)
+    }
+
     pub(crate) fn take_signal(&self, wanted: SignalSet) -> Option<Info> {
         let own = self.pending.borrow_mut().take(wanted);
         own.or_else(|| self.process.pending.borrow_mut().take(wanted))

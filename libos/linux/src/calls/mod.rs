@@ -1,5 +1,6 @@
 //! What answers the calls that are about no descriptor.
 
+pub mod controls;
 pub mod identities;
 mod ipc;
 pub mod limits;

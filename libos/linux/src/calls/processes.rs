@@ -6,14 +6,21 @@ use crate::descriptors::calls::process::named_by;
 use crate::process::{Exit, Process};
 use crate::stops::StateChange;
 use crate::table::SystemCall;
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
-use nom_fs::Errno;
+use nom_fs::{Errno, LastLink, NodeType};
 
 /// These calls.
 pub const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_execve, "execve", &["path", "arguments", "environment"], execute),
+    SystemCall::complete(
+        abi::__NR_execveat,
+        "execveat",
+        &["directory", "path", "arguments", "environment", "flags"],
+        execute_at,
+    ),
     SystemCall::partial(
         abi::__NR_wait4,
         "wait4",
@@ -75,10 +82,42 @@ fn too_big(errno: Errno) -> Errno {
 
 fn execute(call: &Call<'_>) -> Result<u64, Errno> {
     let [path, arguments, environment, ..] = call.arguments;
+    begin_program(call, &call.memory().read_string(path, PATH_MAX)?, arguments, environment)
+}
+
+/// A program in a directory that is open, or an open one, by the name that execveat(2) says scripts get.
+fn execute_at(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, path, arguments, environment, flags, _] = call.arguments;
+    let (descriptor, flags) = (call.int(0), flags as u32);
+    if flags & !(abi::AT_EMPTY_PATH | abi::AT_SYMLINK_NOFOLLOW) != 0 {
+        return Err(Errno::EINVAL);
+    }
     let path = call.memory().read_string(path, PATH_MAX)?;
+    let is_elsewhere = descriptor != abi::AT_FDCWD && !path.starts_with(b"/");
+    let path = match path.is_empty() {
+        true if flags & abi::AT_EMPTY_PATH == 0 => return Err(Errno::ENOENT),
+        true => format!("/proc/self/fd/{descriptor}").into_bytes(),
+        false if is_elsewhere => [format!("/proc/self/fd/{descriptor}/").as_bytes(), &path].concat(),
+        false => path,
+    };
+    if is_elsewhere {
+        call.process().descriptors.borrow().get(descriptor)?;
+    }
+    if flags & abi::AT_SYMLINK_NOFOLLOW != 0 && flags & abi::AT_EMPTY_PATH == 0 {
+        let kind = call.process().with_vfs(call.task().id, |vfs, caller| {
+            vfs.resolve(caller, caller.directory, &path, LastLink::Keep).map(|node| vfs.kind(node))
+        });
+        if kind? == NodeType::Link {
+            return Err(Errno::ELOOP);
+        }
+    }
+    begin_program(call, &path, arguments, environment)
+}
+
+fn begin_program(call: &Call<'_>, path: &[u8], arguments: u64, environment: u64) -> Result<u64, Errno> {
     let (arguments, environment) = (strings(call, arguments)?, strings(call, environment)?);
     let (process, task) = (call.process(), call.task());
-    let loaded = crate::load::load(process, task.id, &path, &arguments, &environment).map_err(|error| {
+    let loaded = crate::load::load(process, task.id, path, &arguments, &environment).map_err(|error| {
         if !matches!(error, crate::LoadError::File(_, Errno::ENOENT)) {
             nom_app::println!("execve: {error}");
         }

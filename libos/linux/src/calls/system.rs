@@ -30,13 +30,6 @@ pub const ROWS: &[SystemCall] = &[
     SystemCall::partial(abi::__NR_getrusage, "getrusage", &["who", "usage"], usage, USAGE),
     SystemCall::partial(abi::__NR_getcpu, "getcpu", &["processor", "node"], processor, "0 for all"),
     SystemCall::partial(
-        abi::__NR_prctl,
-        "prctl",
-        &["option", "first", "second", "third", "fourth"],
-        prctl,
-        "names, and what programs set when they begin; else EINVAL",
-    ),
-    SystemCall::partial(
         abi::__NR_capget,
         "capget",
         &["header", "data"],
@@ -157,44 +150,6 @@ fn processor(call: &Call<'_>) -> Result<u64, Errno> {
         call.memory().write_value(*address, &0_u32)?;
     }
     Ok(0)
-}
-
-fn prctl(call: &Call<'_>) -> Result<u64, Errno> {
-    use linux_raw_sys::prctl as option;
-    let [asked, first, ..] = call.arguments;
-    match asked as u32 {
-        option::PR_SET_NAME => {
-            let mut name = [0; 16];
-            // Only so much of it as there is.
-            let given = call.memory().read_string(first, 15).or_else(|errno| match errno {
-                Errno::ENAMETOOLONG => {
-                    let mut bytes = alloc::vec![0; 15];
-                    call.memory().read(first, &mut bytes).map(|()| bytes)
-                }
-                other => Err(other),
-            })?;
-            name[..given.len()].copy_from_slice(&given);
-            call.task().name.set(name);
-            Ok(0)
-        }
-        option::PR_GET_NAME => {
-            let mut name = call.task().name.get();
-            if name[0] == 0 {
-                let program = call.process().name();
-                name[..program.len()].copy_from_slice(&program);
-            }
-            call.memory().write(first, &name).map(|()| 0)
-        }
-        option::PR_SET_PDEATHSIG
-        | option::PR_SET_DUMPABLE
-        | option::PR_SET_KEEPCAPS
-        | option::PR_SET_NO_NEW_PRIVS
-        | option::PR_SET_TIMERSLACK
-        | option::PR_SET_CHILD_SUBREAPER => Ok(0),
-        option::PR_GET_DUMPABLE => Ok(1),
-        option::PR_CAPBSET_READ => Ok(1),
-        _ => Err(Errno::EINVAL),
-    }
 }
 
 fn capabilities(call: &Call<'_>) -> Result<u64, Errno> {

@@ -14,6 +14,7 @@ mod device;
 mod epoll;
 pub(crate) mod fifo;
 mod inet;
+mod interfaces;
 mod local;
 pub(crate) mod locks;
 pub(crate) mod mapped;

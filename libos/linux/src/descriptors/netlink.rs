@@ -1,6 +1,7 @@
 //! What a program asks of the network's interfaces and addresses: netlink(7), rtnetlink(7). Everything is
 //! asked for as a whole; nothing can be changed, and nobody is told of changes.
 
+use super::interfaces::{Interface, LOOPBACK, interfaces};
 use super::message::{Outgoing, Received, Sender};
 use super::open::Stream;
 use super::ready::{Events, Waiters};
@@ -8,7 +9,7 @@ use super::socket::{Address, Options, Peeking, Side, Socket};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
 use core::task::Waker;
 use linux_raw_sys::net as abi;
 use nom_app::sockets::Network;
@@ -37,47 +38,6 @@ const ADDRESS_LABEL: u16 = 3;
 /// Bytes of a message's header; every part of a message begins at a multiple of four.
 const HEADER_BYTES: usize = 16;
 const ALIGNMENT: usize = 4;
-
-/// An interface of the machine.
-#[derive(Clone, Debug)]
-struct Interface {
-    index: u32,
-    name: &'static [u8],
-    /// `ARPHRD_*`.
-    hardware: u16,
-    /// `IFF_*`.
-    flags: u32,
-    mtu: u32,
-    /// Addresses with the length of their prefixes.
-    addresses: Vec<(IpAddr, u8)>,
-}
-
-/// Flags of an interface (netdevice(7)): up and running, and what kind it is.
-const UP: u32 = 0x1_0041;
-const BROADCAST: u32 = 2;
-const LOOPBACK: u32 = 8;
-const MULTICAST: u32 = 0x1000;
-
-/// All of them: the loopback, and that of the application's device.
-fn interfaces(network: Option<&Network>) -> Vec<Interface> {
-    let mut all = Vec::from([Interface {
-        index: 1,
-        name: b"lo",
-        hardware: 772,
-        flags: UP | LOOPBACK,
-        mtu: 65_536,
-        addresses: Vec::from([(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)]),
-    }]);
-    if let Some(network) = network {
-        let addresses = network.with(|sockets| {
-            let own = &sockets.stack().config().addresses;
-            own.iter().map(|cidr| (cidr.address, cidr.prefix)).collect()
-        });
-        let flags = UP | BROADCAST | MULTICAST;
-        all.push(Interface { index: 2, name: b"eth0", hardware: 1, flags, mtu: 1500, addresses });
-    }
-    all
-}
 
 /// A message that is being made.
 struct Message(Vec<u8>);

@@ -89,6 +89,7 @@ const PARTS: &[&[SystemCall]] = &[
     calls::time::ROWS,
     calls::timers::ROWS,
     calls::system::ROWS,
+    calls::controls::ROWS,
     descriptors::calls::io::ROWS,
     descriptors::calls::locks::ROWS,
     descriptors::calls::flags::ROWS,

@@ -21,7 +21,7 @@ pub const NAMES: &[(u16, &str)] = &[
     (301, "fanotify_mark"), (303, "name_to_handle_at"), (304, "open_by_handle_at"),
     (308, "setns"), (310, "process_vm_readv"), (311, "process_vm_writev"),
     (312, "kcmp"), (313, "finit_module"),
-    (320, "kexec_file_load"), (322, "execveat"),
+    (320, "kexec_file_load"),
     (329, "pkey_mprotect"), (331, "pkey_free"), (333, "io_pgetevents"),
     (428, "open_tree"), (429, "move_mount"), (430, "fsopen"), (431, "fsconfig"), (432, "fsmount"),
     (433, "fspick"), (438, "pidfd_getfd"), (440, "process_madvise"),

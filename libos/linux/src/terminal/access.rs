@@ -64,6 +64,14 @@ impl TerminalEnd {
     ) -> Result<T, Errno> {
         self.admit(call, Wish::Read)?;
         let (terminal, is_nonblocking) = (&self.terminal, description.is_nonblocking());
+        if self.side == Side::Master {
+            return match read() {
+                Err(Errno::EAGAIN) if !is_nonblocking => {
+                    call.block_on(until_ready(read, |waker| self.wake(waker)))?
+                }
+                result => result,
+            };
+        }
         let begun_ns = call.now().1;
         loop {
             if is_nonblocking && terminal.state().unread > 0 {
@@ -98,7 +106,7 @@ pub(super) enum Patience {
     Pause(u64),
 }
 
-/// What a reader waits for a change of.
+/// What a reader of the slave waits for a change of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     unread: usize,

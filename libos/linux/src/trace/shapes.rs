@@ -120,6 +120,7 @@ const USUAL: &[(u32, &[Shape])] = &[
     (abi::__NR_brk, &[Hex]),
     (abi::__NR_clone, &[CloneFlags, Hex, Hex, Hex, Hex]),
     (abi::__NR_execve, &[Path, Strings, Variables]),
+    (abi::__NR_execveat, &[Descriptor, Path, Strings, Variables, Hex]),
     (abi::__NR_exit, &[Int32]),
     (abi::__NR_exit_group, &[Int32]),
     (abi::__NR_wait4, &[Int32, EndOut, Flags(names::WAIT), Hex]),

@@ -2,6 +2,7 @@
 
 use super::{get, with_vfs};
 use crate::call::Call;
+use crate::descriptors::interfaces;
 use crate::descriptors::table::OnExec;
 use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
@@ -60,13 +61,29 @@ pub(crate) const ROWS: &[SystemCall] = &[
         allocate,
         "room and holes (PUNCH_HOLE); other modes are EOPNOTSUPP",
     ),
-    SystemCall::complete(abi::__NR_fadvise64, "fadvise64", &["descriptor"], |call| {
-        get(call, call.int(0)).map(|_| 0)
-    }),
+    SystemCall::complete(
+        abi::__NR_fadvise64,
+        "fadvise64",
+        &["descriptor", "offset", "length", "advice"],
+        advise,
+    ),
     SystemCall::complete(abi::__NR_readahead, "readahead", &["descriptor"], |call| {
         get(call, call.int(0)).map(|_| 0)
     }),
 ];
+
+/// What will be read, and what not: nothing is read ahead, nor forgotten.
+fn advise(call: &Call<'_>) -> Result<u64, Errno> {
+    let description = get(call, call.int(0))?;
+    let is_pipe = description.stream().is_some_and(|stream| stream.pipe().is_some());
+    match call.arguments {
+        _ if is_pipe => Err(Errno::ESPIPE),
+        [_, _, len, advice, ..] if (len as i64) < 0 || advice > abi::POSIX_FADV_NOREUSE.into() => {
+            Err(Errno::EINVAL)
+        }
+        _ => Ok(0),
+    }
+}
 
 fn close(call: &Call<'_>) -> Result<u64, Errno> {
     let descriptors = call.process().descriptors.borrow().clone();
@@ -180,6 +197,7 @@ fn request(call: &Call<'_>) -> Result<u64, Errno> {
         FIOCLEX => descriptors.set_on_exec(call.int(0), OnExec::Close).map(|()| 0),
         FIONCLEX => descriptors.set_on_exec(call.int(0), OnExec::Keep).map(|()| 0),
         FIOASYNC => Ok(0),
+        request if description.socket().is_ok() => interfaces::answer(call, request, argument),
         _ => Err(Errno::ENOTTY),
     }
 }

@@ -17,6 +17,10 @@ const IP: u32 = abi::IPPROTO_IP as u32;
 const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
 const TCP: u32 = abi::IPPROTO_TCP as u32;
 
+/// The one control of congestion that there is (RFC 9438), and bytes of a name of one.
+const CONGESTION: &[u8] = b"cubic";
+const CONGESTION_BYTES: usize = 16;
+
 /// These calls.
 pub(crate) const ROWS: &[SystemCall] = &[
     SystemCall::partial(
@@ -25,7 +29,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         &["descriptor", "level", "name", "value", "length"],
         set_option,
         "reuse of addresses, time limits, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, TCP_NODELAY, IPV6_V6ONLY, \
-         addresses of datagrams (IP_PKTINFO), groups within the machine; the other usual ones are remembered",
+         addresses of datagrams (IP_PKTINFO), groups within the machine, TCP_CONGESTION, which is cubic; the other usual ones are remembered",
     ),
     SystemCall::partial(
         nr::__NR_getsockopt,
@@ -71,6 +75,14 @@ fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
         (IP, abi::IP_DROP_MEMBERSHIP) => change_membership(call, socket, Membership::Leave)?,
         (IPV6, abi::IPV6_ADD_MEMBERSHIP) => change_membership(call, socket, Membership::Join)?,
         (IPV6, abi::IPV6_DROP_MEMBERSHIP) => change_membership(call, socket, Membership::Leave)?,
+        (TCP, abi::TCP_CONGESTION) => {
+            let mut asked = [0; CONGESTION_BYTES];
+            let asked = &mut asked[..CONGESTION_BYTES.min(len as usize)];
+            call.memory().read(at, asked)?;
+            if asked.split(|byte| *byte == 0).next() != Some(CONGESTION) {
+                return Err(Errno::ENOENT);
+            }
+        }
         // An address of four bytes, or a structure that has one behind that of a group.
         (IP, abi::IP_MULTICAST_IF) => {
             let offset = if len >= 8 { 4 } else { 0 };
@@ -145,6 +157,11 @@ fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
         }
         (abi::SOL_SOCKET, abi::SO_RCVTIMEO_OLD) => time_bytes(options.receive_within_ns.get()),
         (abi::SOL_SOCKET, abi::SO_SNDTIMEO_OLD) => time_bytes(options.send_within_ns.get()),
+        (TCP, abi::TCP_CONGESTION) => {
+            let mut name = CONGESTION.to_vec();
+            name.resize(CONGESTION_BYTES, 0);
+            name
+        }
         (TCP, abi::TCP_INFO) => socket.tcp_info().ok_or(Errno::EOPNOTSUPP)?,
         _ => words(&[options.get(level, name)?]),
     };

@@ -1,0 +1,237 @@
+/* Asks how a process is to be treated, whose child it is, what interfaces there are, and what is read of signals by a
+ * descriptor, and prints what each call said; compared as calls.c is. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "say.h"
+
+static void number(const char *what, int option) {
+	int value = -1;
+	long result = prctl(option, &value);
+	printf("= %s: %ld, %d\n", what, result, value);
+	fflush(stdout);
+}
+
+static void told_again(void) {
+	say("dumpable", prctl(PR_GET_DUMPABLE));
+	say("not", prctl(PR_SET_DUMPABLE, 0)), say("it is", prctl(PR_GET_DUMPABLE));
+	say("half", prctl(PR_SET_DUMPABLE, 3)), say("again", prctl(PR_SET_DUMPABLE, 1));
+	say("keeps capabilities", prctl(PR_GET_KEEPCAPS));
+	say("does", prctl(PR_SET_KEEPCAPS, 1)), say("it does", prctl(PR_GET_KEEPCAPS));
+	say("twice", prctl(PR_SET_KEEPCAPS, 2));
+	say("slack", prctl(PR_GET_TIMERSLACK));
+	say("more", prctl(PR_SET_TIMERSLACK, 60000)), say("it is", prctl(PR_GET_TIMERSLACK));
+	say("as at first", prctl(PR_SET_TIMERSLACK, 0)), say("it is", prctl(PR_GET_TIMERSLACK));
+	say("no huge pages", prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)), say("none", prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
+	say("with more", prctl(PR_SET_THP_DISABLE, 1, 1, 0, 0));
+	say("huge ones", prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0)), say("some", prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
+	say("memory fails", prctl(PR_MCE_KILL_GET, 0, 0, 0, 0));
+	say("late", prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_LATE, 0, 0));
+	say("it is", prctl(PR_MCE_KILL_GET, 0, 0, 0, 0));
+	say("never", prctl(PR_MCE_KILL, PR_MCE_KILL_SET, 7, 0, 0));
+	say("as ever", prctl(PR_MCE_KILL, PR_MCE_KILL_CLEAR, 0, 0, 0));
+	say("it is", prctl(PR_MCE_KILL_GET, 0, 0, 0, 0));
+	say("no new privileges", prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+	say("two", prctl(PR_SET_NO_NEW_PRIVS, 2, 0, 0, 0));
+	say("none from now on", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	say("none", prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+	say("some again", prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0));
+	say("events", prctl(PR_TASK_PERF_EVENTS_DISABLE)), say("events", prctl(PR_TASK_PERF_EVENTS_ENABLE));
+	number("death signal", PR_GET_PDEATHSIG);
+	say("SIGUSR1", prctl(PR_SET_PDEATHSIG, SIGUSR1)), number("it is", PR_GET_PDEATHSIG);
+	say("no signal's", prctl(PR_SET_PDEATHSIG, 999)), number("it is", PR_GET_PDEATHSIG);
+	say("none", prctl(PR_SET_PDEATHSIG, 0)), number("it is", PR_GET_PDEATHSIG);
+	number("subreaper", PR_GET_CHILD_SUBREAPER);
+	say("to nowhere", prctl(PR_GET_CHILD_SUBREAPER, 8));
+	say("nothing", prctl(12345));
+	pid_t child = fork();
+	if (child == 0) {
+		say("a child keeps capabilities", prctl(PR_GET_KEEPCAPS));
+		say("and has no new privileges", prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+}
+
+static volatile int last;
+
+static void handle(int signal) {
+	last = signal;
+}
+
+/* A child of a child that is left: it hears of that, and is its grandparent's, who waits for it. */
+static void orphans(void) {
+	int ready[2], said[2];
+	char byte;
+	pipe(ready), pipe(said);
+	say("subreaper", prctl(PR_SET_CHILD_SUBREAPER, 1)), number("it is", PR_GET_CHILD_SUBREAPER);
+	pid_t self = getpid(), between = fork();
+	if (between == 0) {
+		number("a child is none", PR_GET_CHILD_SUBREAPER);
+		if (fork() == 0) {
+			signal(SIGUSR2, handle);
+			sigset_t all, before;
+			sigfillset(&all);
+			sigprocmask(SIG_SETMASK, &all, &before);
+			prctl(PR_SET_PDEATHSIG, SIGUSR2);
+			write(ready[1], "x", 1);
+			while (last != SIGUSR2)
+				sigsuspend(&before);
+			write(said[1], getppid() == self ? "y" : "n", 1);
+			_exit(9);
+		}
+		read(ready[0], &byte, 1);
+		_exit(3);
+	}
+	int status = 0;
+	say("its child", waitpid(between, &status, 0) == between), say("ends with", WEXITSTATUS(status));
+	say("its orphan", read(said[0], &byte, 1)), say("is its own", byte == 'y');
+	say("it waits", wait(&status) > 0), say("for it", WEXITSTATUS(status));
+	say("for nobody else", wait(&status));
+	between = fork();
+	if (between == 0) {
+		/* One that has ended, and whom nobody waited for. */
+		if (fork() == 0)
+			_exit(5);
+		siginfo_t info;
+		waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
+		_exit(4);
+	}
+	waitpid(between, &status, 0);
+	say("ends with", WEXITSTATUS(status));
+	say("what it left", wait(&status) > 0), say("ended with", WEXITSTATUS(status));
+	prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+/* A thread that is not the first reads what was sent to it alone. */
+static void *reads_own(void *none) {
+	sigset_t own;
+	sigemptyset(&own), sigaddset(&own, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &own, NULL);
+	int signals = signalfd(-1, &own, SFD_NONBLOCK);
+	struct signalfd_siginfo info;
+	say("nothing", read(signals, &info, sizeof info));
+	raise(SIGUSR1);
+	say("a thread's own", read(signals, &info, sizeof info));
+	say("it is", info.ssi_signo == SIGUSR1), say("code", info.ssi_code);
+	close(signals);
+	return NULL;
+}
+
+static void request(const char *what, int fd, unsigned long number, const char *name) {
+	struct ifreq asked = {0};
+	strncpy(asked.ifr_name, name, IFNAMSIZ - 1);
+	long result = ioctl(fd, number, &asked);
+	say(what, result);
+	if (result == 0)
+		printf("= %s %d %s\n", asked.ifr_name, number == SIOCGIFADDR || number == SIOCGIFNETMASK ? 0 : asked.ifr_ifindex,
+		       inet_ntoa(((struct sockaddr_in *)&asked.ifr_addr)->sin_addr));
+	fflush(stdout);
+}
+
+static void interfaces(void) {
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	char name[IF_NAMESIZE] = "";
+	say("if_nametoindex", if_nametoindex("lo"));
+	say("of nothing", if_nametoindex("nothing0"));
+	say("if_indextoname", if_indextoname(1, name) != NULL), say("lo", strcmp(name, "lo") == 0);
+	say("of 999", if_indextoname(999, name) != NULL ? 0 : -1);
+	request("address", fd, SIOCGIFADDR, "lo");
+	request("mask", fd, SIOCGIFNETMASK, "lo");
+	request("MTU", fd, SIOCGIFMTU, "lo");
+	request("metric", fd, SIOCGIFMETRIC, "lo");
+	request("index", fd, SIOCGIFINDEX, "lo");
+	request("of nothing", fd, SIOCGIFMTU, "nothing0");
+	struct ifreq asked = {.ifr_name = "lo"};
+	say("flags", ioctl(fd, SIOCGIFFLAGS, &asked)), say("are", asked.ifr_flags & (IFF_UP | IFF_LOOPBACK | IFF_RUNNING));
+	struct ifreq room[8];
+	struct ifconf all = {.ifc_len = sizeof room, .ifc_req = room};
+	say("all", ioctl(fd, SIOCGIFCONF, &all)), say("the first is lo", strcmp(room[0].ifr_name, "lo") == 0);
+	all.ifc_len = 39;
+	say("without room", ioctl(fd, SIOCGIFCONF, &all)), say("bytes", all.ifc_len);
+	say("of a pipe", ioctl(open("/dev/null", O_RDONLY), SIOCGIFMTU, &asked));
+	close(fd);
+	fd = socket(AF_INET, SOCK_STREAM, 0);
+	char kind[16] = "";
+	socklen_t len = sizeof kind;
+	say("congestion", setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5));
+	say("is", getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kind, &len)), say("cubic", strcmp(kind, "cubic") == 0);
+	say("bytes", len), say("none", setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "nonesuch", 8));
+	close(fd);
+}
+
+static long advice(int fd, long len, int advised) {
+	return syscall(SYS_fadvise64, fd, 0L, len, advised);
+}
+
+static void files(void) {
+	int pipes[2], file = open("/tmp", O_RDWR | O_TMPFILE, 0600);
+	pipe(pipes);
+	say("advice", advice(file, 100, POSIX_FADV_WILLNEED)), say("of a pipe", advice(pipes[0], 100, POSIX_FADV_WILLNEED));
+	say("none", advice(file, 100, 77)), say("backwards", advice(file, -1, POSIX_FADV_NORMAL));
+	say("of nothing", advice(999, 0, POSIX_FADV_NORMAL));
+}
+
+static void runs(const char *what, int directory, const char *path, int flags, const char *last) {
+	pid_t child = fork();
+	if (child == 0) {
+		char *arguments[] = {"again", (char *)last, NULL}, *environment[] = {"A=b", NULL};
+		say(what, syscall(SYS_execveat, directory, path, arguments, environment, flags));
+		_exit(1);
+	}
+	int status = 0;
+	waitpid(child, &status, 0);
+	say(what, WEXITSTATUS(status));
+}
+
+static void programs(void) {
+	char path[4096];
+	ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
+	path[len] = 0;
+	int open_one = open(path, O_RDONLY | O_PATH | O_CLOEXEC);
+	char *slash = strrchr(path, '/');
+	runs("absolute", 999, path, 0, "one");
+	*slash = 0;
+	int directory = open(path, O_RDONLY | O_DIRECTORY);
+	runs("in a directory", directory, slash + 1, 0, "two");
+	runs("not there", directory, "nothing-of-that-name", 0, "");
+	runs("open", open_one, "", AT_EMPTY_PATH, "three");
+	runs("empty", open_one, "", 0, "");
+	runs("of nothing", 999, "x", 0, "");
+	runs("flags", directory, slash + 1, 0x10, "");
+	symlink("/proc/self/exe", "/tmp/a-link");
+	int temporary = open("/tmp", O_RDONLY | O_DIRECTORY);
+	runs("a link", temporary, "a-link", AT_SYMLINK_NOFOLLOW, "");
+	unlink("/tmp/a-link");
+}
+
+int main(int count, char **arguments) {
+	if (count > 1) {
+		printf("= %s %s %s\n", arguments[0], arguments[1], getenv("A"));
+		return 40;
+	}
+	pthread_t thread;
+	told_again();
+	orphans();
+	pthread_create(&thread, NULL, reads_own, NULL);
+	pthread_join(thread, NULL);
+	interfaces();
+	files();
+	programs();
+	return 0;
+}
