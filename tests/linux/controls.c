@@ -165,6 +165,13 @@ static void interfaces(void) {
 	all.ifc_len = 39;
 	say("without room", ioctl(fd, SIOCGIFCONF, &all)), say("bytes", all.ifc_len);
 	say("of a pipe", ioctl(open("/dev/null", O_RDONLY), SIOCGIFMTU, &asked));
+	int value = 0;
+	socklen_t value_len = sizeof value;
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	say("MTU of no way", getsockopt(fd, IPPROTO_IP, IP_MTU, &value, &value_len));
+	say("a way", connect(fd, (struct sockaddr *)&to, sizeof to));
+	say("its MTU", getsockopt(fd, IPPROTO_IP, IP_MTU, &value, &value_len)), say("is", value);
+	say("mark", setsockopt(fd, SOL_SOCKET, SO_MARK, &value, sizeof value));
 	close(fd);
 	fd = socket(AF_INET, SOCK_STREAM, 0);
 	char kind[16] = "";
@@ -185,6 +192,13 @@ static void files(void) {
 	say("advice", advice(file, 100, POSIX_FADV_WILLNEED)), say("of a pipe", advice(pipes[0], 100, POSIX_FADV_WILLNEED));
 	say("none", advice(file, 100, 77)), say("backwards", advice(file, -1, POSIX_FADV_NORMAL));
 	say("of nothing", advice(999, 0, POSIX_FADV_NORMAL));
+	/* Of flags only 32 bits count: what is above them is whatever lay there. */
+	int other = open("/tmp", O_RDWR | O_TMPFILE, 0600);
+	loff_t offset = 3;
+	say("foobarbaz", write(file, "foobarbaz", 9));
+	say("bar", syscall(SYS_copy_file_range, file, &offset, other, NULL, 3L, 0xffffffff00000000));
+	say("offset", offset);
+	say("flags", syscall(SYS_copy_file_range, file, &offset, other, NULL, 3L, 1L));
 }
 
 static void runs(const char *what, int directory, const char *path, int flags, const char *last) {

@@ -164,7 +164,7 @@ const ATTRIBUTE_BYTES: u64 = 4 * ATTRIBUTE_WORDS as u64;
 fn set_attributes(call: &Call<'_>) -> Result<u64, Errno> {
     const RESET_ON_FORK: u32 = 1;
     let [_, address, flags, ..] = call.arguments;
-    if address == 0 || call.int(0) < 0 || flags != 0 {
+    if address == 0 || call.int(0) < 0 || flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
     let size: u32 = call.memory().read_value(address)?;
@@ -187,7 +187,8 @@ fn set_attributes(call: &Call<'_>) -> Result<u64, Errno> {
 
 fn attributes(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, address, length, flags, ..] = call.arguments;
-    if address == 0 || flags != 0 || !(ATTRIBUTE_BYTES..=4096).contains(&length) {
+    let length = u64::from(length as u32);
+    if address == 0 || flags as u32 != 0 || !(ATTRIBUTE_BYTES..=4096).contains(&length) {
         return Err(Errno::EINVAL);
     }
     let task = subject(call)?;

@@ -26,6 +26,9 @@ const CHANGES: [u32; 9] = [0x8914, 0x8916, 0x891a, 0x891c, 0x891e, 0x8922, 0x892
 /// Bytes of a name, and of `struct ifreq`, whose other part is what is said of it.
 const NAME_BYTES: usize = 16;
 const REQUEST_BYTES: usize = 40;
+/// Bytes of the largest packet of the network, and of those that stay in the machine.
+pub(crate) const NETWORK_MTU: u32 = 1500;
+const LOOPBACK_MTU: u32 = 65_536;
 /// Frames that wait in a device's queue on Linux.
 const QUEUE_LEN: u32 = 1000;
 
@@ -60,7 +63,7 @@ pub(crate) fn interfaces(network: Option<&Network>) -> Vec<Interface> {
         name: b"lo",
         hardware: 772,
         flags: UP | LOOPBACK,
-        mtu: 65_536,
+        mtu: LOOPBACK_MTU,
         addresses: Vec::from([(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)]),
     }]);
     if let Some(network) = network {
@@ -69,7 +72,7 @@ pub(crate) fn interfaces(network: Option<&Network>) -> Vec<Interface> {
             own.iter().map(|cidr| (cidr.address, cidr.prefix)).collect()
         });
         let flags = UP | BROADCAST | MULTICAST;
-        all.push(Interface { index: 2, name: b"eth0", hardware: 1, flags, mtu: 1500, addresses });
+        all.push(Interface { index: 2, name: b"eth0", hardware: 1, flags, mtu: NETWORK_MTU, addresses });
     }
     all
 }

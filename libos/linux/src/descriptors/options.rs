@@ -51,6 +51,8 @@ const OPTIONS: &[(u32, u32, i32)] = &[
     (abi::IPPROTO_IPV6 as u32, abi::IPV6_UNICAST_HOPS, 64),
     (abi::IPPROTO_IPV6 as u32, abi::IPV6_TCLASS, 0),
     (abi::IPPROTO_IPV6 as u32, abi::IPV6_RECVERR, 0),
+    (abi::IPPROTO_IPV6 as u32, abi::IPV6_MTU_DISCOVER, 1),
+    (abi::IPPROTO_IPV6 as u32, abi::IPV6_DONTFRAG, 0),
 ];
 
 /// What was set of a socket's options.

@@ -78,7 +78,7 @@ fn advise(call: &Call<'_>) -> Result<u64, Errno> {
     let is_pipe = description.stream().is_some_and(|stream| stream.pipe().is_some());
     match call.arguments {
         _ if is_pipe => Err(Errno::ESPIPE),
-        [_, _, len, advice, ..] if (len as i64) < 0 || advice > abi::POSIX_FADV_NOREUSE.into() => {
+        [_, _, len, advice, ..] if (len as i64) < 0 || advice as u32 > abi::POSIX_FADV_NOREUSE => {
             Err(Errno::EINVAL)
         }
         _ => Ok(0),

@@ -2,7 +2,9 @@
 
 use super::get;
 use crate::call::Call;
-use crate::descriptors::socket::{Membership, Socket};
+use crate::descriptors::inet::is_within;
+use crate::descriptors::interfaces::NETWORK_MTU;
+use crate::descriptors::socket::{Address, Membership, Socket};
 use crate::table::SystemCall;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -133,6 +135,13 @@ fn time_bytes(ns: Option<u64>) -> Vec<u8> {
     [ns / NS_IN_S, ns % NS_IN_S / 1000].iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
+/// Bytes of the largest packet on the way to a peer.
+fn path_mtu(call: &Call<'_>, socket: &dyn Socket) -> Result<i32, Errno> {
+    let Address::Inet(peer) = socket.peer_address()? else { return Err(Errno::ENOPROTOOPT) };
+    let leaves = call.family().network.as_ref().is_some_and(|network| !is_within(network, peer.ip()));
+    Ok(if leaves { NETWORK_MTU as i32 } else { u16::MAX.into() })
+}
+
 fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     let socket = description.socket()?;
@@ -162,6 +171,7 @@ fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
             name.resize(CONGESTION_BYTES, 0);
             name
         }
+        (IP, abi::IP_MTU) | (IPV6, abi::IPV6_MTU) => words(&[path_mtu(call, socket)?]),
         (TCP, abi::TCP_INFO) => socket.tcp_info().ok_or(Errno::EOPNOTSUPP)?,
         _ => words(&[options.get(level, name)?]),
     };

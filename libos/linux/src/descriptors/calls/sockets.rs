@@ -145,11 +145,11 @@ fn local_kind(kind: u32) -> Result<LocalKind, Errno> {
 
 /// A socket that tells of interfaces and addresses; of netlink's other families there is none.
 fn make_netlink(call: &Call<'_>, kind: u32, flags: u32) -> Result<u64, Errno> {
-    const NETLINK_ROUTE: u64 = 0;
+    const NETLINK_ROUTE: u32 = 0;
     if ![abi::SOCK_RAW, abi::SOCK_DGRAM].contains(&kind) {
         return Err(Errno::ESOCKTNOSUPPORT);
     }
-    if call.arguments[2] != NETLINK_ROUTE {
+    if call.arguments[2] as u32 != NETLINK_ROUTE {
         return Err(Errno::EPROTONOSUPPORT);
     }
     let socket = Netlink::new(call.family().network.clone(), call.process().id, kind);

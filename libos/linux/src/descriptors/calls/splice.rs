@@ -237,7 +237,7 @@ fn from_memory(call: &Call<'_>) -> Result<u64, Errno> {
 fn copy_range(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, from_at, _, to_at, len, flags] = call.arguments;
     let (from, to) = (get(call, call.int(0))?, get(call, call.int(2))?);
-    if flags != 0 {
+    if flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
     from.check_read()?;
