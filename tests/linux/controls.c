@@ -201,6 +201,36 @@ static void files(void) {
 	say("flags", syscall(SYS_copy_file_range, file, &offset, other, NULL, 3L, 1L));
 }
 
+/* What /proc/locks says of a file; flock's process is not asked for. */
+static void listed(int fd) {
+	struct stat status;
+	char line[200], kind[20], advisory[20], access[20], end[40];
+	unsigned long inode, start;
+	int major, minor, process, number;
+	fstat(fd, &status);
+	FILE *file = fopen("/proc/locks", "r");
+	while (fgets(line, sizeof line, file)) {
+		int count = sscanf(line, "%d: %19s %19s %19s %d %x:%x:%lu %lu %39s", &number, kind, advisory, access, &process,
+		                   &major, &minor, &inode, &start, end);
+		if (count == 10 && inode == status.st_ino)
+			printf("= %s %s %s own %d, %lu to %s\n", kind, advisory, access, process == getpid(), start, end);
+	}
+	fclose(file);
+	say("that is all", 0);
+}
+
+static void locks(void) {
+	int file = open("/tmp/locked", O_RDWR | O_CREAT, 0600);
+	listed(file);
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 3, .l_len = 7};
+	say("a record", fcntl(file, F_SETLK, &lock)), listed(file);
+	lock.l_type = F_UNLCK, fcntl(file, F_SETLK, &lock), listed(file);
+	lock.l_type = F_RDLCK, lock.l_len = 0;
+	say("a description's", fcntl(file, F_OFD_SETLK, &lock)), listed(file);
+	close(file);
+	unlink("/tmp/locked");
+}
+
 static void runs(const char *what, int directory, const char *path, int flags, const char *last) {
 	pid_t child = fork();
 	if (child == 0) {
@@ -246,6 +276,7 @@ int main(int count, char **arguments) {
 	pthread_join(thread, NULL);
 	interfaces();
 	files();
+	locks();
 	programs();
 	return 0;
 }

@@ -118,6 +118,13 @@ pub struct Locks {
 }
 
 impl Locks {
+    /// All that are held, file by file.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, LockTable, &Lock)> {
+        self.files
+            .iter()
+            .flat_map(|((node, table), records)| records.0.iter().map(|lock| (*node, *table, lock)))
+    }
+
     /// The lock that is in the way of one, the first by where it begins.
     pub fn conflict(&self, node: NodeId, table: LockTable, wanted: &Lock) -> Option<&Lock> {
         self.files.get(&(node, table))?.conflict(wanted)

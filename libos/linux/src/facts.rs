@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use core::arch::x86_64::__cpuid;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
-use nom_fs::NodeId;
 use nom_fs::proc::{DescriptorFacts, MachineFacts, Mapped, Pid, ProcessFacts, Processes};
+use nom_fs::{Lock, LockTable, NodeId};
 
 /// What the machine is called.
 pub(crate) const HOST: &str = "nom";
@@ -119,6 +119,10 @@ impl Processes for ProcessFamily {
         let label = if node.is_some() { Vec::new() } else { description.label() };
         let (position, flags) = (description.position.get(), description.flags.get());
         Some(DescriptorFacts { node, label, position, flags })
+    }
+
+    fn locks(&self) -> Vec<(NodeId, LockTable, Lock)> {
+        self.locks.held()
     }
 
     fn machine(&self) -> MachineFacts {

@@ -3,6 +3,7 @@
 use super::nodes::{GlobalFile, OS_RELEASE};
 use super::{MachineFacts, Text, kibibytes};
 use crate::caller::Caller;
+use crate::locks::{LOCK_END, LockKind, LockOwner, LockTable};
 use crate::vfs::Vfs;
 use core::fmt::Write;
 
@@ -31,8 +32,33 @@ impl Vfs {
             }
             GlobalFile::CmdLine => text.write_str("\n"),
             GlobalFile::Swaps => text.write_str("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
+            GlobalFile::Locks => self.write_locks(caller, text),
         };
         written.expect("memory takes everything");
+    }
+}
+
+impl Vfs {
+    /// A line for each lock (proc(5), "/proc/locks"). Who made a description is not known.
+    fn write_locks(&self, caller: &Caller<'_>, text: &mut Text) -> core::fmt::Result {
+        for (number, (node, table, lock)) in caller.processes.locks().into_iter().enumerate() {
+            let Ok(file) = self.attributes(caller, node) else { continue };
+            let (kind, process) = match (table, lock.owner) {
+                (LockTable::Whole, _) => ("FLOCK ", -1),
+                (LockTable::Records, LockOwner::Process(process)) => ("POSIX ", i64::from(process)),
+                (LockTable::Records, LockOwner::Description(_)) => ("OFDLCK", -1),
+            };
+            let access = if lock.kind == LockKind::Shared { "READ " } else { "WRITE" };
+            let (major, minor) = (file.device >> 8 & 0xfff, file.device & 0xff);
+            let (number, start) = (number + 1, lock.range.start);
+            write!(text, "{number}: {kind} ADVISORY  {access} {process} ")?;
+            write!(text, "{major:02x}:{minor:02x}:{} {start} ", file.number)?;
+            match lock.range.end {
+                LOCK_END => writeln!(text, "EOF")?,
+                end => writeln!(text, "{}", end - 1)?,
+            }
+        }
+        Ok(())
     }
 }
 

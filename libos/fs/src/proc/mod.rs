@@ -8,6 +8,7 @@ use crate::attributes::{Attributes, FileTime};
 use crate::caller::{Access, Caller, Credentials};
 use crate::errno::Errno;
 use crate::listing::{DirectoryEntry, NodeType};
+use crate::locks::{Lock, LockTable};
 use crate::node::NodeId;
 use crate::vfs::Vfs;
 use alloc::string::String;
@@ -134,6 +135,8 @@ pub trait Processes {
     fn descriptors(&self, process: Pid) -> Vec<u32>;
     /// What one of them is.
     fn descriptor(&self, process: Pid, descriptor: u32) -> Option<DescriptorFacts>;
+    /// The locks of files that are held, each with its file and whether it is of its records.
+    fn locks(&self) -> Vec<(NodeId, LockTable, Lock)>;
     /// The machine.
     fn machine(&self) -> MachineFacts;
 }
@@ -172,6 +175,9 @@ impl Processes for NoProcesses {
     }
     fn descriptor(&self, _: Pid, _: u32) -> Option<DescriptorFacts> {
         None
+    }
+    fn locks(&self) -> Vec<(NodeId, LockTable, Lock)> {
+        Vec::new()
     }
     fn machine(&self) -> MachineFacts {
         MachineFacts::default()

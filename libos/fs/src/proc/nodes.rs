@@ -17,6 +17,7 @@ pub enum GlobalFile {
     FileSystems,
     CmdLine,
     Swaps,
+    Locks,
 }
 
 /// A file about one process.
@@ -93,7 +94,7 @@ pub enum ProcNode {
     Thread(Pid, Pid),
 }
 
-const GLOBAL: [(&[u8], GlobalFile); 9] = [
+const GLOBAL: [(&[u8], GlobalFile); 10] = [
     (b"cpuinfo", GlobalFile::CpuInfo),
     (b"meminfo", GlobalFile::MemInfo),
     (b"stat", GlobalFile::Stat),
@@ -103,6 +104,7 @@ const GLOBAL: [(&[u8], GlobalFile); 9] = [
     (b"filesystems", GlobalFile::FileSystems),
     (b"cmdline", GlobalFile::CmdLine),
     (b"swaps", GlobalFile::Swaps),
+    (b"locks", GlobalFile::Locks),
 ];
 
 const FILES: [(&[u8], ProcessFile); 14] = [

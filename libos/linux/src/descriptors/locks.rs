@@ -2,6 +2,7 @@
 
 use super::ready::{Waiters, until_ready};
 use crate::call::Call;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::ops::Range;
 use nom_fs::{Errno, Lock, LockOwner, LockTable, Locks, NodeId};
@@ -14,6 +15,11 @@ pub(crate) struct FileLocks {
 }
 
 impl FileLocks {
+    /// All that are held.
+    pub fn held(&self) -> Vec<(NodeId, LockTable, Lock)> {
+        self.locks.borrow().iter().map(|(node, table, lock)| (node, table, lock.clone())).collect()
+    }
+
     /// The lock that is in the way of one.
     pub fn conflict(&self, node: NodeId, table: LockTable, wanted: &Lock) -> Option<Lock> {
         self.locks.borrow().conflict(node, table, wanted).cloned()
