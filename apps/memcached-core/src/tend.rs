@@ -62,6 +62,8 @@ pub(crate) struct Tending {
     /// When it goes on.
     next_ns: u64,
     rounds: u32,
+    /// Somebody waits for memory: no time is left for requests, who wait for it, too.
+    is_urgent: bool,
 }
 
 /// Values that a core stored and that are yet to settle: their shards, and where they are there. Behind a
@@ -113,8 +115,12 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
             shard.store.begin_settling();
             gone += shard.store.shrink(SHRUNK_ITEMS, bytes.div_ceil(count));
         }
-        if gone > 0 && self.tending.stage == Stage::Nothing {
-            self.tending = Tending { stage: Stage::Trim, rounds: 0, ..self.tending };
+        if gone > 0 {
+            let tending = &mut self.tending;
+            (tending.rounds, tending.next_ns, tending.is_urgent) = (0, 0, true);
+            if tending.stage == Stage::Nothing {
+                tending.stage = Stage::Trim;
+            }
         }
         gone as u64
     }
@@ -129,13 +135,14 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         let settles_ns = if self.unsettled.get_mut().is_empty() { None } else { Some(now_ns) };
         let limits_set = self.shared().limits_set.load(Relaxed);
         if self.tending.limits_set != limits_set {
-            self.tending = Tending { limits_set, stage: Stage::Shed(0), next_ns: now_ns, rounds: 0 };
+            let stage = Stage::Shed(0);
+            self.tending = Tending { limits_set, stage, next_ns: now_ns, ..Tending::default() };
         }
         if self.tending.stage == Stage::Nothing {
             return settles_ns;
         }
         if now_ns >= self.tending.next_ns {
-            self.tending.next_ns = now_ns + PAUSE_NS;
+            self.tending.next_ns = if self.tending.is_urgent { now_ns } else { now_ns + PAUSE_NS };
             self.go_on(now_ns, memory);
         }
         settles_ns.or((self.tending.stage != Stage::Nothing).then_some(self.tending.next_ns))
@@ -169,11 +176,13 @@ impl<B: Buffer, R: RawMutex> Server<B, R> {
         }
         let tending = &mut self.tending;
         if trimmed.sparse_bytes == 0 || tending.rounds == ROUNDS {
+            tending.is_urgent = false;
             return Stage::Nothing;
         }
         // At once after the limit was set, and then round by round.
         tending.rounds += 1;
         if tending.rounds > 1 {
+            tending.is_urgent = false;
             tending.next_ns = now_ns + ROUND_NS;
         }
         Stage::Compact(0, 0)

@@ -149,28 +149,38 @@ impl<B: Buffer> Gather<B> {
 
     /// Bytes that will not stay where they are.
     pub fn copy(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() || self.is_lost {
-            return;
-        }
-        let has_room = |part: &Part<B>| matches!(part, Part::Copied(copied) if copied.len() < COPIED_MAX);
-        if !self.parts.last().is_some_and(has_room) {
-            self.add(Part::Copied(Vec::new()));
-        }
-        if let Some(Part::Copied(copied)) = self.parts.last_mut() {
-            match copied.try_reserve(bytes.len()) {
-                Ok(()) => copied.extend_from_slice(bytes),
-                Err(_) => self.lose(),
-            }
+        if !self.is_lost && !self.try_copy(bytes) {
+            self.lose();
         }
     }
 
-    /// All of a slice, which may have been kept already.
+    /// All of a slice, which may have been kept already. It stays where it is if there is no memory for a
+    /// copy: once too much is kept so, there is nothing to receive into, and whoever sends waits.
     pub fn share(&mut self, slice: Slice<B>) {
-        if !is_worth_keeping(slice.len(), &slice) {
-            self.copy(&slice);
-        } else if !self.is_lost {
+        let is_copied = !is_worth_keeping(slice.len(), &slice) && (self.is_lost || self.try_copy(&slice));
+        if !is_copied && !self.is_lost {
             self.add(Part::Shared(slice));
         }
+    }
+
+    /// Copies bytes behind what was copied last. Returns whether there was memory for them.
+    fn try_copy(&mut self, bytes: &[u8]) -> bool {
+        if let Some(Part::Copied(copied)) = self.parts.last_mut()
+            && copied.len() < COPIED_MAX
+        {
+            let has_room = copied.try_reserve(bytes.len()).is_ok();
+            if has_room {
+                copied.extend_from_slice(bytes);
+            }
+            return has_room;
+        }
+        let mut copied = Vec::new();
+        let has_room = copied.try_reserve(bytes.len()).is_ok();
+        if has_room && !bytes.is_empty() {
+            copied.extend_from_slice(bytes);
+            self.add(Part::Copied(copied));
+        }
+        has_room
     }
 
     /// Bytes of memory that it takes so far.

@@ -19,6 +19,10 @@ const KEPT_BYTES: usize = 512 << 10;
 /// each of which all must be unused.
 const PATIENCE: u64 = 4;
 
+/// Rounds of giving back at a time while less than half of the reserve is free: a core that has waited for
+/// its processor receives for long at once.
+const ROUNDS: u32 = 4;
+
 /// The part of the reserve below which nobody new is let in.
 const LAST_PART: u64 = 8;
 
@@ -75,18 +79,25 @@ impl Reserve {
             (self.asked, self.is_used_up) = (None, false);
             return None;
         }
-        self.reclaim(free, memory, service)
+        self.reclaim(memory, service)
     }
 
     #[cold]
-    fn reclaim<M: Buffers>(
-        &mut self,
-        free: u64,
-        memory: &mut M,
-        service: &mut impl Service<M::Buffer>,
-    ) -> Option<u64> {
-        let trimmed = memory.trim(KEPT_BYTES);
-        let came = trimmed.released_bytes as u64;
+    fn reclaim<M: Buffers>(&mut self, memory: &mut M, service: &mut impl Service<M::Buffer>) -> Option<u64> {
+        let mut moved = 0;
+        for _ in 0..ROUNDS {
+            moved += self.round(memory, service);
+            if (self.free.obtainable)() >= self.wanted / 2 {
+                break;
+            }
+        }
+        (moved > 0).then_some(self.look_ns)
+    }
+
+    /// Has others give back once. Returns the bytes that came of it, or will.
+    fn round<M: Buffers>(&mut self, memory: &mut M, service: &mut impl Service<M::Buffer>) -> u64 {
+        let free = (self.free.obtainable)();
+        let came = memory.trim(KEPT_BYTES).released_bytes as u64;
         let missing = self.wanted.saturating_sub(free + came);
         let has_changed = self.asked.is_none_or(|asked| asked != free);
         let unused = free + came + (self.free.idle)();
@@ -98,6 +109,6 @@ impl Reserve {
         self.vain += given;
         self.asked = Some(free);
         self.is_used_up = unused + given < self.wanted / LAST_PART;
-        (came + given > 0).then_some(self.look_ns)
+        came + given
     }
 }
