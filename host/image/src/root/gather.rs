@@ -88,7 +88,9 @@ impl Root {
         }
         match search.runnable(path)? {
             Runnable::Program => {
-                for file in search.closure(path, &|_| false)? {
+                let mut files = search.closure(path, &|_| false)?;
+                files.extend(search.needed_late(&files));
+                for file in files {
                     self.add_path(host, &file)?;
                 }
                 if let Some(library) = search.library_of_python(path) {

@@ -225,6 +225,15 @@ impl<'r> Search<'r> {
         Ok(found)
     }
 
+    /// What the GNU C library among these files loads by itself when a thread leaves (pthread_exit(3)) or is
+    /// cancelled, if it is there: it ends the program without it.
+    pub fn needed_late(&self, files: &[String]) -> Option<String> {
+        let is_gnu = files.iter().any(|file| file.ends_with("/libc.so.6"));
+        let usual = USUAL.iter().map(|place| (*place).to_owned());
+        let places: Vec<String> = self.configured.iter().cloned().chain(usual).collect();
+        self.find("libgcc_s.so.1", &places).filter(|_| is_gnu)
+    }
+
     /// Where the libraries of a file are looked for, in order.
     fn places(&self, host: &Path, needs: &Needs, inherited: &mut Vec<String>) -> Vec<String> {
         let inside = host.strip_prefix(self.tree.base()).unwrap_or(host);

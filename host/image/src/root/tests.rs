@@ -35,6 +35,8 @@ fn a_program_brings_its_interpreter_and_libraries_and_the_links_to_them() {
     assert!(root.contains("/usr/bin/ls"), "{:?}", names(&root));
     assert!(root.contains("/lib64/ld-linux-x86-64.so.2") || root.contains("/usr/lib64/ld-linux-x86-64.so.2"));
     let has_libc = names(&root).iter().any(|name| name.ends_with("x86_64-linux-gnu/libc.so.6"));
+    let has_late = names(&root).iter().any(|name| name.ends_with("x86_64-linux-gnu/libgcc_s.so.1"));
+    assert!(has_late, "what the C library loads when a thread leaves");
     assert!(has_libc, "{:?}", names(&root));
     assert!(root.contains("etc/passwd") && root.contains("tmp"));
     assert_eq!(root.user("root").expect("known"), (0, 0));
