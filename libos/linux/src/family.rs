@@ -254,7 +254,8 @@ impl ProcessFamily {
         self.tell_parent(process, exit);
     }
 
-    /// Whose children those of a process are when it ends: the nearest ancestor's that asked for them, if one did.
+    /// Whose children those of a process are when it ends: the nearest ancestor's that asked for them, if one
+    /// did.
     fn subreaper_over(&self, process: &Process) -> Option<u32> {
         let mut above = self.process(process.parent.get());
         while let Some(ancestor) = above {

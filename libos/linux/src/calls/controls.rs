@@ -26,8 +26,8 @@ const CAPABILITY_MAX: u64 = 40;
 /// `PR_SET_DUMPABLE`: no, and yes.
 const DUMPABLE: [u64; 2] = [0, 1];
 
-/// What a process has asked for. Some of it is told again and nothing else: there is no core dump, no transparent
-/// huge page that could be refused, no memory that fails.
+/// What a process has asked for. Some of it is told again and nothing else: there is no core dump, no
+/// transparent huge page that could be refused, no memory that fails.
 #[derive(Clone, Debug)]
 pub(crate) struct Controls {
     /// What is sent to it when its parent ends.

@@ -31,7 +31,8 @@ pub(crate) const ROWS: &[SystemCall] = &[
         &["descriptor", "level", "name", "value", "length"],
         set_option,
         "reuse of addresses, time limits, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, TCP_NODELAY, IPV6_V6ONLY, \
-         addresses of datagrams (IP_PKTINFO), groups within the machine, TCP_CONGESTION, which is cubic; the other usual ones are remembered",
+         addresses of datagrams (IP_PKTINFO), groups within the machine, TCP_CONGESTION, which is cubic; the \
+         other usual ones are remembered",
     ),
     SystemCall::partial(
         nr::__NR_getsockopt,
