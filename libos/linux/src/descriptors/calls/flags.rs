@@ -34,8 +34,8 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "ioctl",
         &["descriptor", "request", "argument"],
         request,
-        "FIONBIO, FIONREAD, FIOCLEX, FIONCLEX, SIOCATMARK; of pseudoterminals those of ioctl_tty(2), but \
-         for exclusive mode; the console is no terminal (ENOTTY)",
+        "FIONBIO, FIONREAD, FIOCLEX, FIONCLEX, SIOCATMARK; what netdevice(7) tells of interfaces; of \
+         pseudoterminals those of ioctl_tty(2), but for exclusive mode; the console is no terminal (ENOTTY)",
     ),
     SystemCall::complete(abi::__NR_fsync, "fsync", &["descriptor"], |call| make_durable(call, Durable::All)),
     SystemCall::complete(abi::__NR_fdatasync, "fdatasync", &["descriptor"], |call| {
