@@ -172,6 +172,9 @@ static void interfaces(void) {
 	say("a way", connect(fd, (struct sockaddr *)&to, sizeof to));
 	say("its MTU", getsockopt(fd, IPPROTO_IP, IP_MTU, &value, &value_len)), say("is", value);
 	say("mark", setsockopt(fd, SOL_SOCKET, SO_MARK, &value, sizeof value));
+	say("at the end of addresses", ioctl(fd, SIOCGIFNAME, -1L)), say("all", ioctl(fd, SIOCGIFCONF, -1L));
+	say("its flags", ioctl(fd, SIOCGIFFLAGS, -1L));
+	say("a group's", setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, (void *)-1L, 8));
 	close(fd);
 	fd = socket(AF_INET, SOCK_STREAM, 0);
 	char kind[16] = "";

@@ -128,6 +128,15 @@ impl<B: Buffer> Part<B> {
     }
 }
 
+/// Puts bytes behind others, if there is memory for them; whether there was.
+fn extend(copied: &mut Vec<u8>, bytes: &[u8]) -> bool {
+    let has_room = copied.try_reserve(bytes.len()).is_ok();
+    if has_room {
+        copied.extend_from_slice(bytes);
+    }
+    has_room
+}
+
 /// Puts a value together from pieces, by the rule.
 #[derive(Debug)]
 pub struct Gather<B> {
@@ -157,8 +166,7 @@ impl<B: Buffer> Gather<B> {
     /// All of a slice, which may have been kept already. It stays where it is if there is no memory for a
     /// copy: once too much is kept so, there is nothing to receive into, and whoever sends waits.
     pub fn share(&mut self, slice: Slice<B>) {
-        let is_copied = !is_worth_keeping(slice.len(), &slice) && (self.is_lost || self.try_copy(&slice));
-        if !is_copied && !self.is_lost {
+        if !self.is_lost && (is_worth_keeping(slice.len(), &slice) || !self.try_copy(&slice)) {
             self.add(Part::Shared(slice));
         }
     }
@@ -168,16 +176,11 @@ impl<B: Buffer> Gather<B> {
         if let Some(Part::Copied(copied)) = self.parts.last_mut()
             && copied.len() < COPIED_MAX
         {
-            let has_room = copied.try_reserve(bytes.len()).is_ok();
-            if has_room {
-                copied.extend_from_slice(bytes);
-            }
-            return has_room;
+            return extend(copied, bytes);
         }
         let mut copied = Vec::new();
-        let has_room = copied.try_reserve(bytes.len()).is_ok();
+        let has_room = extend(&mut copied, bytes);
         if has_room && !bytes.is_empty() {
-            copied.extend_from_slice(bytes);
             self.add(Part::Copied(copied));
         }
         has_room

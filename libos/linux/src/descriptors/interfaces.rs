@@ -134,7 +134,7 @@ pub(crate) fn answer(call: &Call<'_>, request: u32, argument: u64) -> Result<u64
     match request {
         GET_ALL => tell_all(call, &all(), argument),
         GET_NAME => {
-            let index = memory.read_value::<u32>(argument + NAME_BYTES as u64)?;
+            let index = memory.read_value::<u32>(argument.wrapping_add(NAME_BYTES as u64))?;
             let found = all().into_iter().find(|interface| interface.index == index).ok_or(Errno::ENODEV)?;
             memory.write(argument, &found.request(&index.to_ne_bytes())).map(|()| 0)
         }
@@ -154,7 +154,8 @@ pub(crate) fn answer(call: &Call<'_>, request: u32, argument: u64) -> Result<u64
 /// `struct ifconf`: a request for each interface with an address, as many as there is room for.
 fn tell_all(call: &Call<'_>, all: &[Interface], argument: u64) -> Result<u64, Errno> {
     let memory = call.memory();
-    let (room, at) = (memory.read_value::<u32>(argument)?, memory.read_value::<u64>(argument + 8)?);
+    let (room, at) =
+        (memory.read_value::<u32>(argument)?, memory.read_value::<u64>(argument.wrapping_add(8))?);
     let with_address = all.iter().filter_map(|one| Some(one.request(&socket_address(one.address()?.0))));
     let mut bytes = with_address.collect::<Vec<_>>().concat();
     if at != 0 {

@@ -89,7 +89,7 @@ fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
         // An address of four bytes, or a structure that has one behind that of a group.
         (IP, abi::IP_MULTICAST_IF) => {
             let offset = if len >= 8 { 4 } else { 0 };
-            options.set(level, name, call.memory().read_value(at + offset)?)?;
+            options.set(level, name, call.memory().read_value(at.wrapping_add(offset))?)?;
         }
         _ => {
             let value = number(call, level, at, len)?;
