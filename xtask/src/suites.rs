@@ -165,6 +165,9 @@ const TEST: &[&str] = &["test", "--quiet", "--no-fail-fast"];
 /// Lints everything for the host. What builds for the guest alone is seen as libraries; applications build
 /// for both.
 fn clippy(project: &Project) -> Result<Verdict> {
+    if let Some(why) = foreign_clippy()? {
+        return Ok(Verdict::Skipped(why));
+    }
     let start = ["clippy", "--quiet"];
     let end = ["--", "--deny", "warnings"];
     let scopes: [&[&str]; 7] = [
@@ -184,6 +187,27 @@ fn clippy(project: &Project) -> Result<Verdict> {
         }
     }
     Ok(Verdict::Ran(counts))
+}
+
+/// What is wrong with a clippy of another toolchain's, which cargo finds on the search path where its own has
+/// none: it cannot read what this compiler built.
+fn foreign_clippy() -> Result<Option<String>> {
+    let version = |program: &str, arguments: &[&str]| -> Result<String> {
+        let output = Command::new(program).args(arguments).output();
+        let output = output.with_context(|| format!("cannot run {program}"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let clippy = version("cargo", &["clippy", "--version"])?;
+    let compiler = version("rustc", &["--version"])?;
+    let foreign = minor(&clippy).is_some() && minor(&clippy) != minor(&compiler);
+    Ok(foreign.then(|| format!("there is {clippy}, which is not that of {compiler}")))
+}
+
+/// Second number of the release in what clippy (`clippy 0.1.95 (...)`) or the compiler (`rustc 1.95.0 (...)`)
+/// says of itself, which they share.
+fn minor(version: &str) -> Option<&str> {
+    let release = version.split_whitespace().nth(1)?;
+    release.strip_prefix("0.1.").or_else(|| release.strip_prefix("1."))?.split(['.', '-']).next()
 }
 
 /// A cargo command that says nothing but yes or no.
@@ -309,4 +333,18 @@ fn miri_command(project: &Project, package: &str, filters: &[&str]) -> Command {
         // Drivers leak their places on purpose: handles may outlive whatever made them.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks");
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::minor;
+
+    #[test]
+    fn clippy_and_compiler_share_the_second_number_of_their_release() {
+        let clippy = minor("clippy 0.1.95 (59807616e1 2026-04-14)");
+        assert_eq!(clippy, Some("95"));
+        assert_eq!(clippy, minor("rustc 1.95.0 (59807616e 2026-04-14)"));
+        assert_eq!(minor("rustc 1.96.0-nightly (ac68faa20 2026-05-25)"), Some("96"));
+        assert_eq!(minor(""), None);
+    }
 }
