@@ -2,8 +2,10 @@
 
 use crate::presence::{Presence, Transit};
 use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr, SocketAddrV4};
 use hashbrown::HashTable;
@@ -58,7 +60,8 @@ struct Slot<T> {
 #[derive(Debug)]
 pub struct Table<T> {
     slots: Vec<Slot<T>>,
-    free: Vec<u32>,
+    /// Places that are free, the lowest first: whoever comes after a crowd is not to hold its memory.
+    free: BinaryHeap<Reverse<u32>>,
     by_tuple: HashTable<u32>,
     /// Where the flows of the last segments are, by some bits of their peers' addresses: looked at before
     /// anything is hashed, and compared before it is believed.
@@ -92,7 +95,7 @@ impl<T> Table<T> {
     /// An empty table for at most `capacity` flows, whose hash nobody without `secret` can foretell.
     pub fn new(capacity: usize, secret: [u64; 2]) -> Table<T> {
         let capacity = capacity.min(u32::MAX as usize);
-        let (slots, free, by_tuple) = (Vec::new(), Vec::new(), HashTable::new());
+        let (slots, free, by_tuple) = (Vec::new(), BinaryHeap::new(), HashTable::new());
         let hints = Box::new([0; HINTS]);
         Table { slots, free, by_tuple, hints, secret, capacity, generation: 0, presence: None }
     }
@@ -209,7 +212,7 @@ impl<T> Table<T> {
     }
 
     fn free_slot(&mut self) -> u32 {
-        while let Some(index) = self.free.pop() {
+        while let Some(Reverse(index)) = self.free.pop() {
             // It may be gone, or have come back and been taken: see `trim`.
             if self.slots.get(index as usize).is_some_and(|slot| slot.flow.is_none()) {
                 return index;
@@ -231,7 +234,7 @@ impl<T> Table<T> {
             return;
         }
         self.slots.shrink_to(len * 2);
-        self.free.retain(|index| (*index as usize) < len);
+        self.free.retain(|Reverse(index)| (*index as usize) < len);
         self.free.shrink_to(len * 2);
         let (slots, secret) = (&self.slots, self.secret);
         let rehash = |&index: &u32| slots[index as usize].flow.as_ref().map_or(0, |(t, _)| digest(secret, t));
@@ -248,7 +251,7 @@ impl<T> Table<T> {
             entry.remove();
             self.presence.iter().for_each(|presence| presence.remove(hash));
         }
-        self.free.push(id.index);
+        self.free.push(Reverse(id.index));
         if self.slots.len() > LASTING {
             self.trim();
         }
@@ -388,6 +391,18 @@ mod tests {
             assert!(places.iter().all(|places| *places <= 4 * LASTING), "{places:?}");
         }
         assert_eq!((table.len(), table.find(&tuple(0))), (1, Some(stays)));
+    }
+
+    #[test]
+    fn who_comes_while_a_crowd_goes_does_not_hold_its_memory() {
+        let mut table = Table::new(100_000, [1, 2]);
+        let crowd: Vec<FlowId> = (0..50_000).map(|n| table.insert(tuple(n), n).unwrap()).collect();
+        let (first, last) = crowd.split_at(25_000);
+        first.iter().chain(&last[1..]).for_each(|flow| drop(table.remove(*flow)));
+        let late = table.insert(tuple(50_000), 50_000).unwrap();
+        table.remove(last[0]);
+        assert_eq!((table.get(late).map(|(_, n)| *n), table.slots.len()), (Some(50_000), 1));
+        assert!(table.slots.capacity() <= 4 * LASTING, "{} places", table.slots.capacity());
     }
 
     #[test]

@@ -11,6 +11,7 @@ extern crate alloc;
 mod budget;
 mod clients;
 pub mod control;
+mod crowd;
 
 mod front;
 mod gate;

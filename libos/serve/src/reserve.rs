@@ -13,7 +13,7 @@ use nom_service::Service;
 const LOOK_NS: u64 = 100_000;
 
 /// Buffers that stay though nobody uses them: what is received into next.
-const KEPT_BYTES: usize = 512 << 10;
+pub(crate) const KEPT_BYTES: usize = 512 << 10;
 
 /// How many times what is wanted the service gives for nothing to come of it: memory goes back in blocks, of
 /// each of which all must be unused.

@@ -5,6 +5,7 @@ mod elastic;
 
 use crate::clients::{Clients, Measured, Migration};
 use crate::control::{Control, Desk, Order};
+use crate::crowd::Crowd;
 use crate::front::Front;
 use crate::gate::Gate;
 use crate::metered::Metered;
@@ -49,6 +50,7 @@ pub struct Server<N: Nic, C: Clock, S: Service<N::Buffer>> {
     steering: Option<Steering>,
     /// If memory is kept free for whoever needs some next.
     reserve: Option<Reserve>,
+    crowd: Crowd,
     /// When the governor hears of the service's demand next.
     demand_ns: u64,
     closing: Option<closing::Part>,
@@ -80,6 +82,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
             waiting: Thresholds::ADAPTIVE,
             steering: None,
             reserve: None,
+            crowd: Crowd::default(),
             demand_ns: 0,
             closing: None,
             frames: 0,
@@ -125,13 +128,16 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         self.reserve = Some(Reserve::new(free, bytes));
     }
 
-    /// Looks for what is free. Returns when to look again though nothing happens.
+    /// Looks for what is free, and for what a crowd has left. Returns when to look again though nothing
+    /// happens.
     #[inline]
     fn look_for_memory(&mut self, now_ns: u64) -> Option<u64> {
-        let (reserve, clients) = (self.reserve.as_mut()?, &mut self.front.clients);
-        let due_ns = reserve.look(now_ns, self.stack.nic(), &mut clients.service);
+        let (memory, clients) = (self.stack.nic(), &mut self.front.clients);
+        let left_ns = self.crowd.look(now_ns, clients.open(), memory);
+        let Some(reserve) = self.reserve.as_mut() else { return left_ns };
+        let due_ns = reserve.look(now_ns, memory, &mut clients.service);
         clients.go_by(reserve);
-        due_ns
+        left_ns.into_iter().chain(due_ns).min()
     }
 
     /// Ends the service: what it and its clients held is free.
