@@ -398,7 +398,9 @@ mod tests {
         let mut table = Table::new(100_000, [1, 2]);
         let crowd: Vec<FlowId> = (0..50_000).map(|n| table.insert(tuple(n), n).unwrap()).collect();
         let (first, last) = crowd.split_at(25_000);
-        first.iter().chain(&last[1..]).for_each(|flow| drop(table.remove(*flow)));
+        for flow in first.iter().chain(&last[1..]) {
+            assert!(table.remove(*flow).is_some());
+        }
         let late = table.insert(tuple(50_000), 50_000).unwrap();
         table.remove(last[0]);
         assert_eq!((table.get(late).map(|(_, n)| *n), table.slots.len()), (Some(50_000), 1));

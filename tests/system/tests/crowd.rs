@@ -214,8 +214,8 @@ fn fifty_thousand_idle_clients_take_no_memory_for_good() {
 }
 
 /// As many of nhttpd's, which asks each second who of them is too slow: all find a place, an honest client is
-/// answered all the time, and so are those who come when they have gone. Most of what they took is free again:
-/// the heap has holes, of some 3 MB.
+/// answered all the time, and so are those who come when they have gone. What they took is free again but for
+/// holes of the heap, some 3 MB.
 #[test]
 fn fifty_thousand_silent_browsers_keep_nobody_from_being_answered() {
     const TAKEN_MOST: u64 = 8 << 20;
