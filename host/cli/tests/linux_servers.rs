@@ -3,6 +3,7 @@
 mod common;
 
 use common::{PATIENCE, Site, ask, free_port, said};
+use std::net::UdpSocket;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -244,6 +245,41 @@ fn python_serves_with_threads_and_with_asyncio() {
         assert!(server.get(0, "/hello").ends_with("threads: /hello\n"));
         assert!(server.get(1, "/hello").ends_with("asyncio: /hello\n"));
     }
+}
+
+/// The peer that cuts them and puts them together again is QEMU's network.
+#[test]
+fn datagrams_longer_than_a_packet_come_and_go() {
+    if !is_there("python3", "/usr/bin/python3") {
+        return;
+    }
+    let site = Site::new();
+    let path = site.write("datagrams.py", include_str!("linux/datagrams.py")).display().to_string();
+    let port = free_port();
+    let options = format!("--include {path} -p {port}:7/udp");
+    let program = ["/usr/bin/python3", &path];
+    let Some(server) = Server::start(site, "python3", &[], &options, &program) else { return };
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    client.connect(("127.0.0.1", port)).expect("an address");
+    client.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+    // Others than the one that is waited for may yet come: each question is asked until it is answered.
+    let is_answered = |question: &[u8], answer: &[u8]| {
+        let mut bytes = vec![0; 65_535];
+        let end = Instant::now() + PATIENCE;
+        let mut is_it = false;
+        while !is_it {
+            let said = || server.site.run("logs server");
+            assert!(Instant::now() < end, "no answer of {} bytes: {}", answer.len(), said());
+            client.send(question).expect("it is sent");
+            is_it = client.recv(&mut bytes).is_ok_and(|count| bytes[..count] == *answer);
+        }
+    };
+    for len in [5u32, 1472, 1473, 5000, 60_000] {
+        let question: Vec<u8> = (0..len).map(|byte| (byte / 3) as u8).collect();
+        let answer: Vec<u8> = question.iter().rev().copied().collect();
+        is_answered(&question, &answer);
+    }
+    is_answered(b"whole", b"EMSGSIZE");
 }
 
 /// Of Go's own sources, compiled here: a static program, with a runtime that calls Linux by itself.

@@ -35,6 +35,8 @@ counters! {
     dropped_other_address,
     /// Packets from an address that cannot send: broadcast, multicast, loopback or nobody.
     dropped_source,
+    /// Datagrams that did not fit into a packet, and went in fragments.
+    packets_fragmented,
     /// Packets that came as fragments and are whole.
     packets_reassembled,
     /// Fragments of IP packets that came twice, overlap, are too many, or had to make room for newer ones.

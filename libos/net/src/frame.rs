@@ -218,6 +218,46 @@ fn put_ethernet(head: &mut [u8], from: Mac, to: Mac, protocol: EthernetProtocol)
     head[12..].copy_from_slice(&u16::from(protocol).to_be_bytes());
 }
 
+/// A part of a packet that is sent in fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FragmentPlace {
+    /// The packet's name, of which IPv4 has room for the lower half.
+    pub id: u32,
+    /// Where in the packet's payload it begins: a multiple of 8.
+    pub offset: usize,
+    /// Its bytes.
+    pub len: usize,
+    /// Whether it is the packet's last.
+    pub is_last: bool,
+}
+
+/// Bytes of the headers of a fragment from IP on.
+pub fn fragment_header_len(path: &Path) -> usize {
+    path.header_len() - ETHERNET + if path.to.is_ipv4() { 0 } else { FRAGMENT_HEADER }
+}
+
+/// Ethernet and IP headers in front of a piece of a packet of `protocol`. Routers may cut it once more where
+/// IP lets them, which is in IPv4.
+pub fn fragment_head(path: &Path, protocol: u8, piece: FragmentPlace) -> Head {
+    let FragmentPlace { id, offset, len, is_last } = piece;
+    if path.to.is_ipv4() {
+        let (mut head, _) = ip(path, protocol, 0, len);
+        let place = (offset / 8) as u16 | u16::from(!is_last) << 13;
+        head[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&(id as u16).to_be_bytes());
+        head[ETHERNET + 6..ETHERNET + 8].copy_from_slice(&place.to_be_bytes());
+        head[ETHERNET + 10..ETHERNET + 12].fill(0);
+        let checksum = !checksum::sum(&head[ETHERNET..]);
+        head[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&checksum.to_be_bytes());
+        return head;
+    }
+    let (mut head, start) = ip(path, protocol::FRAGMENT, FRAGMENT_HEADER, len);
+    let place = offset as u16 | u16::from(!is_last);
+    head[start] = protocol;
+    head[start + 2..start + 4].copy_from_slice(&place.to_be_bytes());
+    head[start + 4..].copy_from_slice(&id.to_be_bytes());
+    head
+}
+
 /// Where an IP packet goes, in both layers.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {

@@ -51,7 +51,7 @@
 //! few packets as there can be; what is sent outside goes at the next [`Stack::poll`]. Nothing is allocated
 //! for a packet but the chain that carries it.
 //!
-//! IP fragments are reassembled ([`fragments`]); none is sent.
+//! IP fragments are reassembled ([`fragments`]), and datagrams sent in some that are longer than a packet.
 //!
 //! Not spoken: urgent data, ECN.
 #![cfg_attr(not(test), no_std)]
@@ -73,6 +73,7 @@ pub mod duplicate;
 pub mod extensions;
 pub mod fragments;
 pub mod frame;
+mod identification;
 pub mod link;
 pub mod multicast;
 pub mod neighbour;

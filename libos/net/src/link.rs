@@ -52,6 +52,18 @@ impl<N: Nic> Link<N> {
         self.room > 0 || self.make_room()
     }
 
+    /// The same for several packets.
+    pub fn has_room_for(&mut self, count: usize) -> bool {
+        if self.room < count {
+            self.room = self.nic.room();
+        }
+        if self.room < count {
+            self.kick(Reason::Ring);
+            self.room = self.nic.room();
+        }
+        self.room >= count
+    }
+
     #[inline(never)]
     fn make_room(&mut self) -> bool {
         self.room = self.nic.room();

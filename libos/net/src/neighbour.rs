@@ -14,8 +14,9 @@ use nom_port::nic::Outgoing;
 const NEIGHBOURS_MAX: usize = 1024;
 /// Packets that wait for an address, all neighbours together.
 const WAITING_MAX: usize = 128;
-/// Packets that wait for one neighbour (RFC 1122 section 2.3.2.2 wants at least one).
-const WAITING_EACH_MAX: usize = 16;
+/// Packets that wait for one neighbour (RFC 1122 section 2.3.2.2 wants at least one): the longest datagram
+/// has 45 fragments on Ethernet.
+const WAITING_EACH_MAX: usize = 48;
 /// Questions before a neighbour counts as gone, and what is waited for each answer unless a router says
 /// otherwise (RFC 4861 section 10).
 const ASK_TIMES: u8 = 3;

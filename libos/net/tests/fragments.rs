@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{Device, Machine, Peer, STRANGER, config, greeting};
+use common::{Device, Faults, Machine, Peer, STRANGER, World, config, greeting};
 use nom_net::checksum;
 use nom_net::fragments::LIFETIME;
 use nom_net::frame::{self, Path, protocol};
-use nom_net::{Instant, Slice, packet};
+use nom_net::{DatagramError, Instant, Slice, packet};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 const NOW: Instant = Instant::from_micros(1_000_000);
 /// Bytes of the extension header of IPv6 fragments.
@@ -96,6 +97,58 @@ fn a_datagram_in_fragments_is_received_as_a_whole() {
                 0
             );
         }
+    }
+}
+
+/// Two machines, of which the left sends a datagram of so many bytes to the right one, whose address it has
+/// to ask for first; its ring has `room`.
+fn send(is_v4: bool, len: usize, room: usize) -> (World<Peer, Peer>, Result<(), DatagramError>, Vec<u8>) {
+    let machine = |number| {
+        let device = Device { room, ..Device::new(number, <_>::default()) };
+        Machine::new(device, config(number, u64::from(number)), Peer::default())
+    };
+    let mut world = World::new(machine(2), machine(1), 1, Faults::default());
+    world.right.stack.bind(9);
+    world.run(Duration::from_secs(1), |_| false);
+    let payload: Vec<u8> = (0..len as u32).map(|byte| (byte / 3) as u8).collect();
+    let (from, to) = addresses(is_v4);
+    let chain = payload.chunks(10_000).map(|part| Slice::new(common::Memory::from(part))).collect();
+    let sent = world.left.stack.send_datagram(SocketAddr::new(from, 5), SocketAddr::new(to, 9), chain);
+    world.left.due = Some(world.now);
+    (world, sent, payload)
+}
+
+#[test]
+fn a_datagram_longer_than_a_packet_goes_in_fragments() {
+    // The longest of IPv4 has its headers in 65,535 bytes, that of IPv6 only that of UDP.
+    for (is_v4, longest, overhead) in [(true, 65_507, 28), (false, 65_527, 48)] {
+        for (len, fragments) in [(1500 - overhead, 0), (1501 - overhead, 1), (5000, 1), (longest, 1)] {
+            let (mut world, sent, payload) = send(is_v4, len, 256);
+            assert_eq!(sent, Ok(()), "{len} bytes");
+            let mut longest = 0;
+            let came = world.run(Duration::from_secs(1), |world| {
+                let frames = world.flying.values().filter(|(is_to_right, _)| *is_to_right);
+                longest = frames.map(|(_, frame)| frame.len()).max().unwrap_or(0).max(longest);
+                !world.right.application.datagrams.is_empty()
+            });
+            assert!(came, "{len} bytes are lost");
+            assert!(longest <= 1514 && (len < 5000 || longest > 1500), "{longest} bytes in a frame");
+            let (from, _) = addresses(is_v4);
+            assert!(world.right.application.datagrams == [(SocketAddr::new(from, 5), payload)], "{len}");
+            assert_eq!(counter(&world.left, "packets_fragmented"), fragments, "{len} bytes");
+            assert_eq!(counter(&world.right, "packets_reassembled"), fragments, "{len} bytes");
+        }
+        let (_, sent, _) = send(is_v4, longest + 1, 256);
+        assert_eq!(sent, Err(DatagramError::TooLong));
+    }
+}
+
+#[test]
+fn a_ring_without_room_for_all_fragments_takes_none() {
+    for room in 1..=5 {
+        let (world, sent, _) = send(true, 5000, room);
+        assert_eq!(sent, if room < 4 { Err(DatagramError::Full) } else { Ok(()) }, "{room} places");
+        assert_eq!(counter(&world.left, "packets_fragmented"), u64::from(room >= 4));
     }
 }
 

@@ -68,4 +68,13 @@ fn a_narrow_path_is_known_to_the_next_connection() {
     server.take(NOW, too_big(&sent[0], 1000));
     assert_eq!((longest(&server.take_sent()), server.stack.counters().segments_shortened), (960, 1));
     assert_eq!(longest(&open(&mut server, 4001)), 960, "without another complaint");
+    // And so do datagrams: what is longer goes in fragments that are not.
+    let peer = SocketAddr::from(([10, 0, 0, 2], 9));
+    for (bytes, packets) in [(972, vec![1000]), (973, vec![996, 25]), (1472, vec![996, 524])] {
+        let payload = [Slice::new(Memory::from(vec![b'x'; bytes]))].into_iter().collect();
+        server.stack.send_datagram(([10, 0, 0, 1], 9).into(), peer, payload).expect("it is sent");
+        server.poll(NOW);
+        let sent: Vec<usize> = server.take_sent().iter().map(|frame| frame.len() - 14).collect();
+        assert_eq!(sent, packets, "{bytes} bytes");
+    }
 }

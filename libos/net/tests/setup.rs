@@ -394,12 +394,17 @@ fn a_router_is_asked_for_and_what_it_says_is_done() {
     assert_eq!(config.next_hop(near), Some(near), "it is on the link");
     let bytes = |len: usize| nom_net::Chain::from_iter([Slice::new(Memory::from(vec![0; len]))]);
     let (from, to) = (SocketAddr::new(ours, 7), SocketAddr::new(far, 9));
-    assert!(machine.stack.send_datagram(from, to, bytes(1353)).is_err(), "longer than the link's packets");
     machine.stack.send_datagram(from, to, bytes(1352)).expect("as long as they");
     machine.poll(after(4600));
     let sent = machine.take_sent();
     let packet = sent.iter().find(|frame| frame[20] == protocol::UDP).expect("a datagram");
     assert_eq!((packet[21], &packet[..6]), (32, &STRANGER[..]), "its hop limit, and by way of the router");
+    machine.stack.send_datagram(from, to, bytes(1353)).expect("longer than they");
+    machine.poll(after(4600));
+    let sent = machine.take_sent();
+    let fragments = sent.iter().filter(|frame| frame[20] == protocol::FRAGMENT);
+    let fragments: Vec<_> = fragments.map(|frame| (frame[21], frame.len() - 14)).collect();
+    assert_eq!(fragments, [(32, 1400), (32, 48 + 9)]);
 }
 
 #[test]

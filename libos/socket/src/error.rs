@@ -26,7 +26,7 @@ pub enum Error {
     TimedOut,
     /// The network cannot reach the peer. EHOSTUNREACH.
     Unreachable,
-    /// The datagram does not fit into one packet. EMSGSIZE.
+    /// The datagram is longer than any packet. EMSGSIZE.
     TooLong,
     /// There is no port or place left for another flow. EADDRNOTAVAIL.
     Full,
@@ -47,7 +47,7 @@ impl fmt::Display for Error {
             Error::Refused => "the peer refused the connection",
             Error::TimedOut => "the peer does not answer",
             Error::Unreachable => "the network cannot reach the peer",
-            Error::TooLong => "the datagram does not fit into one packet",
+            Error::TooLong => "the datagram is longer than any packet",
             Error::Full => "there is no port or place left for another flow",
             Error::NoMemory => "there is no memory that the device reaches",
         })

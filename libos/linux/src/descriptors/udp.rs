@@ -3,6 +3,7 @@
 
 use super::bound::{AddressFamilies, BoundAddress, BoundAddresses, WantedAddress};
 use super::inet::{any, check_own, errno, is_within, reached};
+use super::interfaces::NETWORK_MTU;
 use super::message::{Inbox, Message, Outgoing, Received, Sender};
 use super::open::Stream;
 use super::places::Places;
@@ -118,6 +119,22 @@ pub(crate) struct Udp<N: Observed + 'static> {
 }
 
 impl<N: Observed + 'static> Udp<N> {
+    /// Bytes of the longest datagram to `to`: what IP may cut, unless the program sees to it itself that
+    /// each fits into a packet (`IP_MTU_DISCOVER`, ip(7)).
+    fn longest(&self, to: IpAddr) -> usize {
+        const IP: u32 = abi::IPPROTO_IP as u32;
+        const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
+        let (level, discover, headers) =
+            if to.is_ipv4() { (IP, abi::IP_MTU_DISCOVER, 28) } else { (IPV6, abi::IPV6_MTU_DISCOVER, 48) };
+        // DO, PROBE and INTERFACE have the same numbers for both.
+        let sees_to_it = self.options.get(level, discover).is_ok_and(|value| {
+            let value = value as u32;
+            [abi::IP_PMTUDISC_DO, abi::IP_PMTUDISC_PROBE, abi::IP_PMTUDISC_INTERFACE].contains(&value)
+        });
+        let is_whole = sees_to_it || to.is_ipv6() && self.options.has(IPV6, abi::IPV6_DONTFRAG);
+        if is_whole { NETWORK_MTU as usize - headers } else { PAYLOAD_MAX }
+    }
+
     /// One without an address; `domain` is `AF_INET` or `AF_INET6`.
     pub fn new(network: &Network<N>, places: &Rc<Places>, domain: u32) -> Udp<N> {
         let end = UdpEnd {
@@ -365,6 +382,9 @@ impl<N: Observed + 'static> Socket for Udp<N> {
         }
         self.ensure_bound()?;
         let is_within = is_within(&self.network, to.ip());
+        if !is_within && what.bytes.len() > self.longest(to.ip()) {
+            return Err(Errno::EMSGSIZE);
+        }
         if is_within || to.ip().is_multicast() || self.id.get().is_none() {
             let from = SocketAddr::new(self.source_for(to.ip())?, self.end.own.get().port());
             match to.ip().is_multicast() {

@@ -4,7 +4,7 @@ use super::segments::transport;
 use super::{Application, Stack};
 use crate::answer::Answer;
 use crate::chain;
-use crate::frame::{self, Drop, ETHERNET, Packet, Path, protocol};
+use crate::frame::{Drop, ETHERNET, Packet, Path, protocol};
 use crate::packet;
 use crate::tcp::segment::Ports;
 use core::net::SocketAddr;
@@ -21,7 +21,7 @@ const MALFORMED: Drop = |counters| &mut counters.dropped_malformed;
 /// Why a datagram was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramError {
-    /// It does not fit into one packet of the link.
+    /// It is longer than any packet of IP.
     TooLong,
     /// The ring is full.
     Full,
@@ -32,7 +32,7 @@ pub enum DatagramError {
 impl core::fmt::Display for DatagramError {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         out.write_str(match self {
-            DatagramError::TooLong => "the datagram does not fit into one packet of the link",
+            DatagramError::TooLong => "the datagram is longer than any packet of IP",
             DatagramError::Full => "the transmit ring is full",
             DatagramError::NoRoute => "no address or router of ours reaches the destination",
         })
@@ -52,8 +52,9 @@ impl<N: Nic> Stack<N> {
         self.bound.remove(port);
     }
 
-    /// Sends a datagram without a copy. From an address that many have, as that of everybody to whom a
-    /// question was broadcast, it goes from our own (RFC 1122 section 4.1.3.5).
+    /// Sends a datagram without a copy, in fragments if it is longer than a packet may be on its way. From an
+    /// address that many have, as that of everybody to whom a question was broadcast, it goes from our own
+    /// (RFC 1122 section 4.1.3.5).
     ///
     /// # Errors
     /// [`DatagramError`]; nothing was sent.
@@ -82,9 +83,17 @@ impl<N: Nic> Stack<N> {
         if front.len() <= FRONT_MAX {
             return self.send_behind(front, from, to, payload, Some(answer));
         }
-        let front = self.buffer(front).ok_or(DatagramError::Full)?;
-        let whole = core::iter::once(front).chain(payload).collect();
+        let whole = self.behind(front, payload)?;
         self.send_behind(&[], from, to, whole, Some(answer))
+    }
+
+    /// A payload with a copy of `front` before it.
+    fn behind(&mut self, front: &[u8], payload: Chain<N::Buffer>) -> Result<Chain<N::Buffer>, DatagramError> {
+        if front.is_empty() {
+            return Ok(payload);
+        }
+        let front = self.buffer(front).ok_or(DatagramError::Full)?;
+        Ok(core::iter::once(front).chain(payload).collect())
     }
 
     /// The same as the answer that `answers` says, if it is one.
@@ -109,11 +118,6 @@ impl<N: Nic> Stack<N> {
         payload: Chain<N::Buffer>,
         answers: Option<Answer>,
     ) -> Result<(), DatagramError> {
-        let len = HEADER + front.len() + chain_len(&payload);
-        let headers = if to.is_ipv4() { frame::IPV4 } else { frame::IPV6 };
-        if headers + len > usize::from(self.link.mtu_to(to.ip())) {
-            return Err(DatagramError::TooLong);
-        }
         let own = || self.config.source_for(to.ip());
         let is_own = from.ip().is_unspecified() || self.config.is_ours(from.ip());
         let from = if is_own { from } else { SocketAddr::new(own().unwrap_or(from.ip()), from.port()) };
@@ -121,14 +125,19 @@ impl<N: Nic> Stack<N> {
         if from.is_ipv4() != to.is_ipv4() || mac.is_none() && self.config.next_hop(to.ip()).is_none() {
             return Err(DatagramError::NoRoute);
         }
-        if !self.link.has_room() {
-            return Err(DatagramError::Full);
-        }
         let hop = mac.unwrap_or_default();
         let path = Path { mac: self.link.properties.mac, hop, from: from.ip(), to: to.ip() };
         let ports = Ports { from: from.port(), to: to.port() };
         let is_offloaded = self.link.properties.offloads.checksum;
         let tag = answers.map(Answer::tag);
+        let len = path.header_len() - ETHERNET + HEADER + front.len() + chain_len(&payload);
+        if !self.fits(to.ip(), len) {
+            let whole = self.behind(front, payload)?;
+            return self.send_in_fragments(&path, mac, ports, whole, tag);
+        }
+        if !self.link.has_room() {
+            return Err(DatagramError::Full);
+        }
         if mac.is_none() {
             let mut packet = Outgoing { payload, tag, ..Outgoing::empty() };
             packet::write_udp(&mut packet, &path, ports, front, is_offloaded);

@@ -7,6 +7,7 @@
 mod cookies;
 mod datagrams;
 mod flows;
+mod fragmented;
 mod icmp;
 mod in_place;
 mod information;
@@ -26,6 +27,7 @@ use crate::counters::Counters;
 use crate::dns::ResolveError;
 use crate::fragments::Fragments;
 use crate::frame::{Drop, Ethernet, Packet, is_answerable, protocol};
+use crate::identification::Identifications;
 use crate::link::Link;
 use crate::neighbour::Neighbours;
 use crate::paths::Paths;
@@ -171,6 +173,7 @@ pub struct Stack<N: Nic> {
     flows: Table<Flow<N::Buffer>>,
     shares: Shares,
     paths: Paths,
+    identifications: Identifications,
     /// TCP ports on which connections are accepted.
     listeners: Ports,
     /// Whether connections that peers ask for begin here.
@@ -222,6 +225,7 @@ impl<N: Nic> Stack<N> {
             flows: Table::new(config.flows_max, [a, b]),
             shares: Shares::new([a, b]),
             paths: Paths::new([a, b]),
+            identifications: Identifications::new([b, a]),
             listeners: Ports::default(),
             is_admitting: true,
             bound: Ports::default(),
