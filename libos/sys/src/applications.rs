@@ -22,6 +22,15 @@ pub fn usage(application: usize) -> &'static Usage {
     unsafe { &*(address as *const Usage) }
 }
 
+/// What this application uses.
+#[inline]
+pub fn own() -> &'static Usage {
+    let start = crate::start::info();
+    let address = usage_address(start.board, start.application as usize);
+    // SAFETY: the kernel maps a page for each application of the bundle for good, and this is one.
+    unsafe { &*(address as *const Usage) }
+}
+
 /// Index of the application with this name.
 ///
 /// # Errors

@@ -102,7 +102,7 @@ pub fn acquire_near(hint: u64, work: impl FnOnce() + Send + 'static) -> Result<C
 /// Acquires a core by `acquire`. One that is about to be released, because its work has returned or pauses,
 /// counts as free: it is waited for.
 fn with_those_that_leave(acquire: impl Fn() -> Result<u64>) -> Result<u64> {
-    let held = || crate::applications::usage(start::application()).cores.load(Ordering::Relaxed) as usize;
+    let held = || crate::applications::own().cores.load(Ordering::Relaxed) as usize;
     loop {
         // The one that kept the kernel from granting a core may be gone by the time it has said so.
         let before = held();

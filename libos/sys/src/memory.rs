@@ -12,7 +12,7 @@ use nom_abi::{PageSize, Protection};
 /// Bytes that the machine has free and this program may still take.
 pub fn obtainable() -> u64 {
     let board = start::board();
-    let own = crate::applications::usage(start::application());
+    let own = crate::applications::own();
     let free = board.machine.frames_free.load(Relaxed);
     let allowed = start::info().frames_max.saturating_sub(own.frames.load(Relaxed));
     free.min(allowed) * FRAME_BYTES

@@ -21,7 +21,7 @@ pub(crate) fn board() -> Board {
 
 /// What the board says that this application holds.
 pub(crate) fn held() -> Held {
-    let own = applications::usage(start::application());
+    let own = applications::own();
     Held { cores: own.cores.load(Relaxed), memory_bytes: own.frames.load(Relaxed) * FRAME_BYTES }
 }
 
