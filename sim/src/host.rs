@@ -15,6 +15,7 @@ use nom_rt::handle::Handle;
 use nom_rt::inbox::Remote;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::rest::Thresholds;
+use nom_rt::threads::pollers_wait_ns;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -488,9 +489,12 @@ impl Host {
         self.busiest_ns * 101 / 100 + late_ns
     }
 
-    /// The longest that a frame may lie in its ring: until the core wakes, and has done what lay before it.
+    /// The longest that a frame may lie in its ring: until the core wakes, has done what lay before it, and
+    /// threads have had their turns, if there are any.
     pub fn lay_limit_ns(&self) -> u64 {
-        let before = self.cost.of(self.card.borrow().ring() as u64, 0) + self.busiest_ns;
+        let work_ns = self.cost.of(self.card.borrow().ring() as u64, 0) + self.busiest_ns;
+        let threads_ns = if self.clock.tick_ns > 0 { pollers_wait_ns(work_ns) } else { 0 };
+        let before = work_ns + threads_ns;
         // A clock that is fast by a thousandth counts a little more.
         (self.wake_ns + POLL_NS + 2 * before) * 101 / 100 + 1
     }

@@ -46,6 +46,12 @@ pub const POLLERS_WAIT_NS: u64 = 10_000;
 const POLLERS_WAIT_MAX_NS: u64 = 8 * POLLERS_WAIT_NS;
 const POLLERS_SHARE: u64 = 8;
 
+/// How long threads follow each other before the loop looks at its pollers again, after a turn of its own that
+/// took `turn_ns`.
+pub fn pollers_wait_ns(turn_ns: u64) -> u64 {
+    turn_ns.saturating_mul(POLLERS_SHARE).clamp(POLLERS_WAIT_NS, POLLERS_WAIT_MAX_NS)
+}
+
 /// How long a thread runs if nobody waits, until others of the core are asked whether they want something.
 const ALONE_NS: u64 = 2_000_000;
 
@@ -177,8 +183,7 @@ impl Turns {
 
     /// How long threads follow each other from now on.
     fn pollers_wait_ns(&self, now_ns: u64) -> u64 {
-        let turn_ns = now_ns.saturating_sub(self.left_ns.get());
-        turn_ns.saturating_mul(POLLERS_SHARE).clamp(POLLERS_WAIT_NS, POLLERS_WAIT_MAX_NS)
+        pollers_wait_ns(now_ns.saturating_sub(self.left_ns.get()))
     }
 }
 
