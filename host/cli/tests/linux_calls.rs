@@ -129,6 +129,12 @@ fn datagrams_say_what_linux_says() {
     compare("datagrams", 280);
 }
 
+/// Headers of datagrams: hops, service and class, which are said and told; and when they came.
+#[test]
+fn headers_of_datagrams_say_what_linux_says() {
+    compare("marks", 240);
+}
+
 /// Children that are stopped and go on, pipes that have names, bytes that are moved between descriptors.
 #[test]
 fn stops_say_what_linux_says() {

@@ -218,6 +218,44 @@ fn put_ethernet(head: &mut [u8], from: Mac, to: Mac, protocol: EthernetProtocol)
     head[12..].copy_from_slice(&u16::from(protocol).to_be_bytes());
 }
 
+/// What an IP header says of how a packet is to be treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// How many routers it may pass: IPv4's time to live, IPv6's hop limit.
+    pub hops: u8,
+    /// DSCP and ECN (RFC 2474, RFC 3168): IPv4's type of service, IPv6's traffic class.
+    pub class: u8,
+}
+
+impl Marks {
+    /// Those of what is sent, unless it is to have others.
+    pub const USUAL: Marks = Marks { hops: HOPS, class: 0 };
+
+    /// Those of the packet that begins with `bytes`, which are its IP header at least.
+    pub(crate) fn of(packet: &Packet, bytes: &[u8]) -> Marks {
+        let class = match (packet.from, bytes) {
+            (IpAddr::V4(_), [_, class, ..]) => *class,
+            (IpAddr::V6(_), [first, second, ..]) => first << 4 | second >> 4,
+            _ => 0,
+        };
+        Marks { hops: packet.hops, class }
+    }
+
+    /// Writes them into a frame's headers.
+    pub(crate) fn put(self, head: &mut [u8]) {
+        let Marks { hops, class } = self;
+        let header = &mut head[ETHERNET..];
+        if header[0] >> 4 == 4 {
+            (header[1], header[8]) = (class, hops);
+            header[10..12].fill(0);
+            let checksum = !checksum::sum(&header[..IPV4]);
+            header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        } else {
+            (header[0], header[1], header[7]) = (0x60 | class >> 4, class << 4, hops);
+        }
+    }
+}
+
 /// A part of a packet that is sent in fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentPlace {
@@ -441,6 +479,25 @@ mod tests {
         let packet = Packet::parse_v6(&head).unwrap_or_else(|_| panic!("dropped"));
         assert_eq!((packet.to, packet.protocol, packet.start, packet.len), (six, protocol::TCP, start, 27));
         assert_eq!(Ethernet::parse(&head).unwrap().to, [2, 0, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn marks_are_written_and_read_and_nothing_else_changes() {
+        let (four, six) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1]));
+        for address in [four, six] {
+            let (head, _) = ip(&path(address, address), protocol::UDP, 0, 100);
+            let parse = if address == four { Packet::parse_v4 } else { Packet::parse_v6 };
+            let parse = |bytes: &[u8]| parse(bytes).unwrap_or_else(|_| panic!("dropped"));
+            assert_eq!(Marks::of(&parse(&head), &head[ETHERNET..]), Marks::USUAL);
+            let mut marked = head.to_vec();
+            let marks = Marks { hops: 1, class: 0xe7 };
+            marks.put(&mut marked);
+            let packet = parse(&marked);
+            assert_eq!(Marks::of(&packet, &marked[ETHERNET..]), marks);
+            assert_eq!(Packet { hops: HOPS, ..packet }, parse(&head));
+            Marks::USUAL.put(&mut marked);
+            assert_eq!(marked[..], head[..]);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::sockets::{Kind, SocketId, Sockets};
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
 use nom_net::Answer;
+use nom_net::frame::Marks;
 use nom_net::{Chain, DatagramError, Observed};
 use nom_port::buffer::{Buffer, Slice, chain_len};
 
@@ -18,17 +19,26 @@ pub struct ReceivedDatagram {
     pub len: usize,
     /// Whence it came.
     pub from: SocketAddr,
+    /// How it came.
+    pub arrived: ArrivedDatagram,
+}
+
+/// What is known of a datagram beside its bytes and its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrivedDatagram {
     /// Which address it was sent to.
     pub to: IpAddr,
+    /// What its header said of how it is to be treated.
+    pub marks: Marks,
+    /// When it was seen, in nanoseconds of the world's clock.
+    pub at_ns: u64,
 }
 
 #[derive(Debug)]
 struct Queued<B> {
     from: SocketAddr,
-    to: IpAddr,
     bytes: Chain<B>,
-    /// When it was seen.
-    at_ns: u64,
+    arrived: ArrivedDatagram,
 }
 
 /// A UDP port.
@@ -52,14 +62,14 @@ impl<B: Buffer> Datagrams<B> {
     }
 
     /// Takes what came, or drops and counts it if nobody has read enough of what came before.
-    pub fn push(&mut self, from: SocketAddr, to: IpAddr, bytes: Chain<B>, at_ns: u64) {
+    pub fn push(&mut self, from: SocketAddr, bytes: Chain<B>, arrived: ArrivedDatagram) {
         let pinned: usize = bytes.iter().map(Slice::pinned).sum();
         if self.held + pinned > self.held_max && !self.queue.is_empty() {
             self.dropped += 1;
             return;
         }
         self.held += pinned;
-        self.queue.push_back(Queued { from, to, bytes, at_ns });
+        self.queue.push_back(Queued { from, bytes, arrived });
     }
 }
 
@@ -122,13 +132,27 @@ impl<N: Observed> Sockets<N> {
     /// [`Error::WouldBlock`] if the ring is full; [`Error::TooLong`], [`Error::Unreachable`],
     /// [`Error::NoMemory`]. Nothing was sent.
     pub fn send_to(&mut self, id: SocketId, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
+        self.send_marked(id, bytes, to, Marks::USUAL)
+    }
+
+    /// The same with these `marks`.
+    ///
+    /// # Errors
+    /// As [`Sockets::send_to`].
+    pub fn send_marked(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        to: SocketAddr,
+        marks: Marks,
+    ) -> Result<(), Error> {
         let port = self.datagrams(id)?.port;
         let from = self.stack.config().source_for(to.ip()).ok_or(Error::Unreachable)?;
         let slice = self.stack.buffer(bytes).ok_or(Error::NoMemory)?;
         let payload = Chain::from_iter([slice]);
         let asked = self.datagrams(id)?.asked.filter(|(whose, _)| *whose == to);
         let answers = asked.map(|(_, at_ns)| Answer::to_datagram(at_ns));
-        let sent = self.stack.send_in_answer(SocketAddr::new(from, port), to, payload, answers);
+        let sent = self.stack.send_in_answer(SocketAddr::new(from, port), to, payload, answers, marks);
         let datagrams = self.datagrams(id)?;
         if sent == Err(DatagramError::Full) {
             datagrams.is_blocked = true;
@@ -157,8 +181,8 @@ impl<N: Observed> Sockets<N> {
     /// As [`Sockets::receive_from`].
     pub fn receive_datagram(&mut self, id: SocketId, target: &mut [u8]) -> Result<ReceivedDatagram, Error> {
         let datagrams = self.datagrams(id)?;
-        let Queued { from, to, bytes, at_ns } = datagrams.queue.pop_front().ok_or(Error::WouldBlock)?;
-        datagrams.asked = Some((from, at_ns));
+        let Queued { from, bytes, arrived } = datagrams.queue.pop_front().ok_or(Error::WouldBlock)?;
+        datagrams.asked = Some((from, arrived.at_ns));
         datagrams.held -= bytes.iter().map(Slice::pinned).sum::<usize>();
         let mut filled = 0;
         for slice in &bytes {
@@ -166,6 +190,6 @@ impl<N: Observed> Sockets<N> {
             target[filled..filled + count].copy_from_slice(&slice[..count]);
             filled += count;
         }
-        Ok(ReceivedDatagram { len: chain_len(&bytes), from, to })
+        Ok(ReceivedDatagram { len: chain_len(&bytes), from, arrived })
     }
 }

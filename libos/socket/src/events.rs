@@ -1,5 +1,6 @@
 //! What the stack tells, as it changes sockets.
 
+use crate::datagram::ArrivedDatagram;
 use crate::exchange::Exchanges;
 use crate::listener::Listener;
 use crate::names::Answer;
@@ -91,7 +92,8 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
         if let Some(socket) = self.sockets.get_mut(id)
             && let Kind::Datagrams(datagrams) = &mut socket.kind
         {
-            datagrams.push(from, to.ip(), bytes, stack.arrived_ns());
+            let (marks, at_ns) = (stack.arrived_marks(), stack.arrived_ns());
+            datagrams.push(from, bytes, ArrivedDatagram { to: to.ip(), marks, at_ns });
         }
         self.rise(id, Ready::READABLE);
     }

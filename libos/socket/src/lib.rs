@@ -57,7 +57,7 @@ mod sockets;
 mod stream;
 
 pub use blocking::Blocking;
-pub use datagram::ReceivedDatagram;
+pub use datagram::{ArrivedDatagram, ReceivedDatagram};
 pub use error::Error;
 pub use network::{Network, TcpListener, TcpStream, UdpSocket};
 pub use nom_net::{Family, ResolveError};

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Device, Pair, Random, address};
+use nom_net::frame::Marks;
 use nom_socket::{Error, Family, Ready, Shutdown, SocketId, Sockets};
 use std::time::Duration;
 
@@ -248,8 +249,11 @@ fn datagrams_go_where_they_are_sent_and_unread_ones_are_counted() {
     let (len, from) = pair.sockets[1].receive_from(server, &mut buffer).unwrap();
     assert_eq!((len, &buffer), (4, b"long"));
     assert_eq!(from, address(1, pair.sockets[0].port(client).unwrap()));
-    pair.sockets[1].send_to(server, b"back", from).unwrap();
+    let marks = Marks { hops: 3, class: 0xb9 };
+    pair.sockets[1].send_marked(server, b"back", from, marks).unwrap();
     assert!(pair.run(|[left, _]| left.ready(client).unwrap().contains(Ready::READABLE)));
+    let came = pair.sockets[0].receive_datagram(client, &mut buffer).unwrap();
+    assert_eq!((came.len, came.arrived.to, came.arrived.marks), (4, address(1, 0).ip(), marks));
     assert_eq!(pair.sockets[0].send_to(client, &[0; 65_508], from), Err(Error::TooLong));
     assert_eq!(pair.sockets[0].send(client, b"x"), Err(Error::NotSupported));
     pair.sockets[1].set_receive_max(2000);

@@ -167,7 +167,7 @@ impl Socket for Datagrams {
         to.inbox.put(Message {
             bytes: what.bytes.to_vec(),
             from: Some(Address::Local(name.clone())).filter(|_| !name.is_empty()),
-            to: None,
+            arrived: None,
             attached: what.attached.to_vec(),
             by: Some(what.by),
         });

@@ -7,9 +7,9 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::net::IpAddr;
 use core::task::Waker;
 use nom_fs::Errno;
+use nom_socket::ArrivedDatagram;
 
 /// What an inbox counts for each message beside its bytes, as Linux counts what it keeps of one.
 const OVERHEAD: usize = 768;
@@ -40,13 +40,26 @@ pub(crate) struct Outgoing<'a> {
     pub is_signed: bool,
     /// Whether the last byte is urgent (`MSG_OOB`).
     pub is_urgent: bool,
+    /// How it is to be treated on its way, if that differs from what the socket is told (`IP_TTL`, `IP_TOS`
+    /// and those of IPv6).
+    pub marks: OwnMarks,
+}
+
+/// What a program says of one datagram's header, so far as it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnMarks {
+    /// How many routers it may pass.
+    pub hops: Option<u8>,
+    /// DSCP and ECN.
+    pub class: Option<u8>,
 }
 
 impl<'a> Outgoing<'a> {
     /// Bytes, and nothing beside.
     pub fn plain(bytes: &'a [u8]) -> Outgoing<'a> {
         let by = Sender::default();
-        Outgoing { bytes, to: None, attached: &[], by, is_signed: false, is_urgent: false }
+        let marks = OwnMarks::default();
+        Outgoing { bytes, to: None, attached: &[], by, is_signed: false, is_urgent: false, marks }
     }
 }
 
@@ -63,8 +76,8 @@ pub(crate) struct Received {
     pub attached: Vec<Rc<Description>>,
     /// Who sent it, if that is known.
     pub by: Option<Sender>,
-    /// Which address of ours it was sent to, of datagrams of the network.
-    pub to: Option<IpAddr>,
+    /// How it came, of datagrams of the network.
+    pub arrived: Option<ArrivedDatagram>,
 }
 
 impl Received {
@@ -81,8 +94,8 @@ pub(crate) struct Message {
     pub bytes: Vec<u8>,
     /// Whence it comes, if that has a name.
     pub from: Option<Address>,
-    /// Which address it was sent to.
-    pub to: Option<IpAddr>,
+    /// How it came, of datagrams of the network.
+    pub arrived: Option<ArrivedDatagram>,
     /// Descriptors that go along.
     pub attached: Vec<Rc<Description>>,
     /// Who sent it.
@@ -126,14 +139,14 @@ impl Inbox {
             Peeking::Stay => self.messages.borrow().front().cloned(),
             Peeking::Take => self.messages.borrow_mut().pop_front(),
         };
-        let Message { bytes, from, to, attached, by } = message.ok_or(Errno::EAGAIN)?;
+        let Message { bytes, from, arrived, attached, by } = message.ok_or(Errno::EAGAIN)?;
         let (count, whole) = (bytes.len().min(target.len()), bytes.len());
         target[..count].copy_from_slice(&bytes[..count]);
         if peeking == Peeking::Take {
             self.held.update(|held| held - whole - OVERHEAD);
             self.waiters.wake();
         }
-        Ok(Received { count, whole, from, attached, by, to })
+        Ok(Received { count, whole, from, attached, by, arrived })
     }
 
     /// Forgets all.

@@ -22,6 +22,8 @@ const OPTIONS: &[(u32, u32, i32)] = &[
     (abi::SOL_SOCKET, abi::SO_INCOMING_CPU, 0),
     (abi::SOL_SOCKET, abi::SO_BUSY_POLL, 0),
     (abi::SOL_SOCKET, abi::SO_MARK, 0),
+    (abi::SOL_SOCKET, abi::SO_TIMESTAMP, 0),
+    (abi::SOL_SOCKET, abi::SO_TIMESTAMPNS, 0),
     (abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, 0),
     (abi::IPPROTO_TCP as u32, abi::TCP_CORK, 0),
     (abi::IPPROTO_TCP as u32, abi::TCP_KEEPIDLE, 7200),
@@ -39,12 +41,16 @@ const OPTIONS: &[(u32, u32, i32)] = &[
     (abi::IPPROTO_IP as u32, abi::IP_RECVERR, 0),
     (abi::IPPROTO_IP as u32, abi::IP_BIND_ADDRESS_NO_PORT, 0),
     (abi::IPPROTO_IP as u32, abi::IP_PKTINFO, 0),
+    (abi::IPPROTO_IP as u32, abi::IP_RECVTTL, 0),
+    (abi::IPPROTO_IP as u32, abi::IP_RECVTOS, 0),
     (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_TTL, 1),
     (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_LOOP, 1),
     (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_IF, 0),
     (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_ALL, 1),
     (abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY, 0),
     (abi::IPPROTO_IPV6 as u32, abi::IPV6_RECVPKTINFO, 0),
+    (abi::IPPROTO_IPV6 as u32, abi::IPV6_RECVHOPLIMIT, 0),
+    (abi::IPPROTO_IPV6 as u32, abi::IPV6_RECVTCLASS, 0),
     (abi::IPPROTO_IPV6 as u32, abi::IPV6_MULTICAST_HOPS, 1),
     (abi::IPPROTO_IPV6 as u32, abi::IPV6_MULTICAST_LOOP, 1),
     (abi::IPPROTO_IPV6 as u32, abi::IPV6_MULTICAST_IF, 0),
@@ -119,10 +125,20 @@ impl Options {
         // Linux takes twice what is asked for, and tells that.
         let is_buffer = level == abi::SOL_SOCKET && [abi::SO_SNDBUF, abi::SO_RCVBUF].contains(&name);
         let value = if is_buffer { value.clamp(2304, 8 << 20).saturating_mul(2) } else { value };
-        self.numbers.borrow_mut().insert((level, name), value);
+        let mut numbers = self.numbers.borrow_mut();
+        // Times are told in one form.
+        for form in TIME_FORMS.iter().filter(|form| level == abi::SOL_SOCKET && **form != name) {
+            if TIME_FORMS.contains(&name) {
+                numbers.remove(&(level, *form));
+            }
+        }
+        numbers.insert((level, name), value);
         Ok(())
     }
 }
+
+/// In which forms it is told when a datagram came.
+const TIME_FORMS: [u32; 2] = [abi::SO_TIMESTAMP, abi::SO_TIMESTAMPNS];
 
 /// How many routers a packet passes is a byte; -1 is what it is at first.
 fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
@@ -133,6 +149,7 @@ fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
         (IP, abi::IP_MULTICAST_TTL) => (0, 1),
         (IPV6, abi::IPV6_UNICAST_HOPS) => (0, 64),
         (IPV6, abi::IPV6_MULTICAST_HOPS) => (0, 1),
+        (IPV6, abi::IPV6_TCLASS) => (0, 0),
         _ => return Ok(value),
     };
     match value {

@@ -18,7 +18,8 @@ use core::task::Waker;
 use linux_raw_sys::net as abi;
 use nom_fs::{Errno, NodeType};
 use nom_net::Observed;
-use nom_socket::{Error, Network, Ready, SocketId, Sockets};
+use nom_net::frame::Marks;
+use nom_socket::{ArrivedDatagram, Error, Network, Ready, SocketId, Sockets};
 
 /// Bytes of the largest datagram, with its headers.
 const DATAGRAM_BYTES: usize = 65_536;
@@ -133,6 +134,23 @@ impl<N: Observed + 'static> Udp<N> {
         });
         let is_whole = sees_to_it || to.is_ipv6() && self.options.has(IPV6, abi::IPV6_DONTFRAG);
         if is_whole { NETWORK_MTU as usize - headers } else { PAYLOAD_MAX }
+    }
+
+    /// What the header of a datagram to `to` says: what the program says of this one, or of all.
+    fn marks(&self, what: &Outgoing<'_>, to: IpAddr) -> Marks {
+        const IP: u32 = abi::IPPROTO_IP as u32;
+        const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
+        let (level, hops, class) = match (to, to.is_multicast()) {
+            (IpAddr::V4(_), false) => (IP, abi::IP_TTL, abi::IP_TOS),
+            (IpAddr::V4(_), true) => (IP, abi::IP_MULTICAST_TTL, abi::IP_TOS),
+            (IpAddr::V6(_), false) => (IPV6, abi::IPV6_UNICAST_HOPS, abi::IPV6_TCLASS),
+            (IpAddr::V6(_), true) => (IPV6, abi::IPV6_MULTICAST_HOPS, abi::IPV6_TCLASS),
+        };
+        let option = |name| self.options.get(level, name).map_or(0, |value| value as u8);
+        Marks {
+            hops: what.marks.hops.unwrap_or_else(|| option(hops)),
+            class: what.marks.class.unwrap_or_else(|| option(class)),
+        }
     }
 
     /// One without an address; `domain` is `AF_INET` or `AF_INET6`.
@@ -252,7 +270,7 @@ impl<N: Observed + 'static> Udp<N> {
     /// Has one of this machine have a datagram; who is connected learns at its next call if nobody takes it.
     fn send_within(&self, what: &Outgoing<'_>, from: SocketAddr, to: SocketAddr) {
         match self.places.udp.taker(to, from) {
-            Some(end) => end.put(message(what, from, to)),
+            Some(end) => end.put(message(what.bytes, from, to, self.marks(what, to.ip()))),
             None if self.end.peer.get().is_some() => self.end.fail(Errno::ECONNREFUSED),
             None => {}
         }
@@ -264,12 +282,14 @@ impl<N: Observed + 'static> Udp<N> {
             SocketAddr::V4(_) => (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_LOOP),
             SocketAddr::V6(_) => (abi::IPPROTO_IPV6 as u32, abi::IPV6_MULTICAST_LOOP),
         };
+        let marks = self.marks(what, to.ip());
         if self.options.has(level, name) {
-            self.places.udp.members(to).iter().for_each(|end| end.put(message(what, from, to)));
+            let message = || message(what.bytes, from, to, marks);
+            self.places.udp.members(to).iter().for_each(|end| end.put(message()));
         }
-        if let Some(id) = self.id.get() {
+        if let Some(id) = self.id.get().filter(|_| marks.hops > 0) {
             // Nobody waits for an answer from all.
-            let _ = self.with(|sockets| sockets.send_to(id, what.bytes, to));
+            let _ = self.with(|sockets| sockets.send_marked(id, what.bytes, to, marks));
         }
     }
 
@@ -283,7 +303,7 @@ impl<N: Observed + 'static> Udp<N> {
                     count: datagram.len.min(target.len()),
                     whole: datagram.len,
                     from: Some(Address::Inet(datagram.from)),
-                    to: Some(datagram.to),
+                    arrived: Some(datagram.arrived),
                     ..Received::default()
                 });
             }
@@ -295,20 +315,17 @@ impl<N: Observed + 'static> Udp<N> {
         let id = self.id.get().filter(|_| self.end.inbox.len() == 0);
         let Some(id) = id else { return Ok(()) };
         let mut bytes = vec![0; DATAGRAM_BYTES];
-        let Received { count, from, to, .. } = self.receive_from_stack(id, &mut bytes)?;
+        let Received { count, from, arrived, .. } = self.receive_from_stack(id, &mut bytes)?;
         bytes.truncate(count);
-        self.end.inbox.put_first(Message { bytes, from, to, ..Message::default() });
+        self.end.inbox.put_first(Message { bytes, from, arrived, ..Message::default() });
         Ok(())
     }
 }
 
-fn message(what: &Outgoing<'_>, from: SocketAddr, to: SocketAddr) -> Message {
-    Message {
-        bytes: what.bytes.to_vec(),
-        from: Some(Address::Inet(from)),
-        to: Some(to.ip()),
-        ..Message::default()
-    }
+/// A datagram to one of this machine.
+fn message(bytes: &[u8], from: SocketAddr, to: SocketAddr, marks: Marks) -> Message {
+    let arrived = Some(ArrivedDatagram { to: to.ip(), marks, at_ns: nom_sys::time::now_ns() });
+    Message { bytes: bytes.to_vec(), from: Some(Address::Inet(from)), arrived, ..Message::default() }
 }
 
 impl<N: Observed + 'static> Drop for Udp<N> {
@@ -396,7 +413,8 @@ impl<N: Observed + 'static> Socket for Udp<N> {
             return Ok(what.bytes.len());
         }
         let id = self.id.get().ok_or(Errno::EINVAL)?;
-        self.with(|sockets| sockets.send_to(id, what.bytes, to)).map(|()| what.bytes.len())
+        let marks = self.marks(what, to.ip());
+        self.with(|sockets| sockets.send_marked(id, what.bytes, to, marks)).map(|()| what.bytes.len())
     }
 
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {

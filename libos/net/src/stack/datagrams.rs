@@ -4,7 +4,7 @@ use super::segments::transport;
 use super::{Application, Stack};
 use crate::answer::Answer;
 use crate::chain;
-use crate::frame::{Drop, ETHERNET, Packet, Path, protocol};
+use crate::frame::{Drop, ETHERNET, Marks, Packet, Path, protocol};
 use crate::packet;
 use crate::tcp::segment::Ports;
 use core::net::SocketAddr;
@@ -64,7 +64,7 @@ impl<N: Nic> Stack<N> {
         to: SocketAddr,
         payload: Chain<N::Buffer>,
     ) -> Result<(), DatagramError> {
-        self.send_in_answer(from, to, payload, None)
+        self.send_in_answer(from, to, payload, None, Marks::USUAL)
     }
 
     /// The same as (a part of) the answer to the frame that is being handled, with a copy of `front` before
@@ -81,10 +81,10 @@ impl<N: Nic> Stack<N> {
     ) -> Result<(), DatagramError> {
         let answer = Answer::to_datagram(self.arrived_ns);
         if front.len() <= FRONT_MAX {
-            return self.send_behind(front, from, to, payload, Some(answer));
+            return self.send_behind(front, (from, to), payload, Some(answer), Marks::USUAL);
         }
         let whole = self.behind(front, payload)?;
-        self.send_behind(&[], from, to, whole, Some(answer))
+        self.send_behind(&[], (from, to), whole, Some(answer), Marks::USUAL)
     }
 
     /// A payload with a copy of `front` before it.
@@ -96,7 +96,7 @@ impl<N: Nic> Stack<N> {
         Ok(core::iter::once(front).chain(payload).collect())
     }
 
-    /// The same as the answer that `answers` says, if it is one.
+    /// The same with these `marks`, as the answer that `answers` says, if it is one.
     ///
     /// # Errors
     /// [`DatagramError`]; nothing was sent.
@@ -106,17 +106,18 @@ impl<N: Nic> Stack<N> {
         to: SocketAddr,
         payload: Chain<N::Buffer>,
         answers: Option<Answer>,
+        marks: Marks,
     ) -> Result<(), DatagramError> {
-        self.send_behind(&[], from, to, payload, answers)
+        self.send_behind(&[], (from, to), payload, answers, marks)
     }
 
     fn send_behind(
         &mut self,
         front: &[u8],
-        from: SocketAddr,
-        to: SocketAddr,
+        (from, to): (SocketAddr, SocketAddr),
         payload: Chain<N::Buffer>,
         answers: Option<Answer>,
+        marks: Marks,
     ) -> Result<(), DatagramError> {
         let own = || self.config.source_for(to.ip());
         let is_own = from.ip().is_unspecified() || self.config.is_ours(from.ip());
@@ -133,7 +134,7 @@ impl<N: Nic> Stack<N> {
         let len = path.header_len() - ETHERNET + HEADER + front.len() + chain_len(&payload);
         if !self.fits(to.ip(), len) {
             let whole = self.behind(front, payload)?;
-            return self.send_in_fragments(&path, mac, ports, whole, tag);
+            return self.send_in_fragments(&path, mac, ports, whole, (tag, marks));
         }
         if !self.link.has_room() {
             return Err(DatagramError::Full);
@@ -141,12 +142,16 @@ impl<N: Nic> Stack<N> {
         if mac.is_none() {
             let mut packet = Outgoing { payload, tag, ..Outgoing::empty() };
             packet::write_udp(&mut packet, &path, ports, front, is_offloaded);
+            marks.put(&mut packet.head);
             self.transmit_to(to.ip(), None, packet);
             return Ok(());
         }
         let packet = &mut self.link.outgoing;
         (packet.payload, packet.tag) = (payload, tag);
         packet::write_udp(packet, &path, ports, front, is_offloaded);
+        if marks != Marks::USUAL {
+            marks.put(&mut packet.head);
+        }
         self.link.send_limited(self.now);
         Ok(())
     }
@@ -164,6 +169,7 @@ impl<N: Nic> Stack<N> {
         if packet.from.is_ipv4() && *sum == [0, 0] {
             received.checksum = Checksum::Good;
         }
+        let marks = Marks::of(packet, &quote);
         let mut payload = transport(packet, received, protocol::UDP)?;
         let first = payload.first().filter(|first| first.len() >= HEADER).ok_or(MALFORMED)?;
         let udp = UdpPacket::new_unchecked(&first[..]);
@@ -181,6 +187,7 @@ impl<N: Nic> Stack<N> {
             self.port_unreachable(packet, quote);
             return Err(|counters| &mut counters.dropped_udp_port);
         }
+        self.arrived_marks = marks;
         application.datagram(self, to, from, payload);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::Stack;
 use super::datagrams::DatagramError;
 use crate::chain;
-use crate::frame::{self, FragmentPlace, Mac, Path, protocol};
+use crate::frame::{self, FragmentPlace, Mac, Marks, Path, protocol};
 use crate::packet;
 use crate::tcp::segment::Ports;
 use core::net::IpAddr;
@@ -46,7 +46,7 @@ impl<N: Nic> Stack<N> {
         mac: Option<Mac>,
         ports: Ports,
         payload: Chain<N::Buffer>,
-        tag: Option<Tag>,
+        (tag, marks): (Option<Tag>, Marks),
     ) -> Result<(), DatagramError> {
         let total = packet::UDP_HEADER + chain_len(&payload);
         let header = if path.to.is_ipv4() { frame::IPV4 } else { 0 };
@@ -65,7 +65,9 @@ impl<N: Nic> Stack<N> {
         for offset in (0..total).step_by(step) {
             let len = step.min(total - offset);
             let is_last = offset + len == total;
-            let head = frame::fragment_head(path, protocol::UDP, FragmentPlace { id, offset, len, is_last });
+            let place = FragmentPlace { id, offset, len, is_last };
+            let mut head = frame::fragment_head(path, protocol::UDP, place);
+            marks.put(&mut head);
             let mut payload = datagram.clone();
             chain::keep(&mut payload, offset, len);
             let tag = tag.filter(|_| is_last);

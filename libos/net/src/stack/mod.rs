@@ -26,7 +26,7 @@ use crate::config::{Config, link_local};
 use crate::counters::Counters;
 use crate::dns::ResolveError;
 use crate::fragments::Fragments;
-use crate::frame::{Drop, Ethernet, Packet, is_answerable, protocol};
+use crate::frame::{Drop, Ethernet, Marks, Packet, is_answerable, protocol};
 use crate::identification::Identifications;
 use crate::link::Link;
 use crate::neighbour::Neighbours;
@@ -196,6 +196,8 @@ pub struct Stack<N: Nic> {
     has_more: bool,
     /// When the frame that is being looked at arrived.
     arrived_ns: u64,
+    /// What the header of the last datagram said.
+    arrived_marks: Marks,
     /// Kept for its memory.
     effects: Effects<N::Buffer>,
     cookies_until: Instant,
@@ -239,6 +241,7 @@ impl<N: Nic> Stack<N> {
             batch_max: 1,
             has_more: false,
             arrived_ns: 0,
+            arrived_marks: Marks::USUAL,
             effects: Effects::default(),
             cookies_until: Instant::default(),
             services: Services::default(),
@@ -430,6 +433,12 @@ impl<N: Nic> Stack<N> {
     /// When the frame that is being handled reached the driver, in nanoseconds of the world's clock.
     pub fn arrived_ns(&self) -> u64 {
         self.arrived_ns
+    }
+
+    /// What the header of the datagram that is being handled says of how it is to be treated; of one that
+    /// came in fragments nothing is known.
+    pub fn arrived_marks(&self) -> Marks {
+        self.arrived_marks
     }
 
     /// The device, to arm its interrupt or to ask it about itself.

@@ -46,8 +46,8 @@ pub const POLLERS_WAIT_NS: u64 = 10_000;
 const POLLERS_WAIT_MAX_NS: u64 = 8 * POLLERS_WAIT_NS;
 const POLLERS_SHARE: u64 = 8;
 
-/// How long threads follow each other before the loop looks at its pollers again, after a turn of its own that
-/// took `turn_ns`.
+/// How long threads follow each other before the loop looks at its pollers again, after a turn of its own
+/// that took `turn_ns`.
 pub fn pollers_wait_ns(turn_ns: u64) -> u64 {
     turn_ns.saturating_mul(POLLERS_SHARE).clamp(POLLERS_WAIT_NS, POLLERS_WAIT_MAX_NS)
 }

@@ -3,7 +3,7 @@
 use super::get;
 use super::make::add;
 use crate::call::Call;
-use crate::descriptors::message::{Received, Sender};
+use crate::descriptors::message::{OwnMarks, Received, Sender};
 use crate::descriptors::open::Description;
 use crate::descriptors::socket::Socket;
 use alloc::rc::Rc;
@@ -12,6 +12,8 @@ use core::net::IpAddr;
 use linux_raw_sys::general::O_CLOEXEC;
 use linux_raw_sys::net as abi;
 use nom_fs::Errno;
+use nom_net::frame::Marks;
+use nom_socket::ArrivedDatagram;
 
 /// Bytes before the contents of one, and most bytes of all.
 const HEAD: u64 = 16;
@@ -20,6 +22,7 @@ const CONTROL_MAX: u64 = 20_480;
 const ALIGNMENT: u64 = 8;
 /// Most descriptors that go along with a message.
 const RIGHTS_MAX: u64 = 253;
+const NS_IN_S: u64 = 1_000_000_000;
 /// The interfaces, as netlink tells them: the loopback, and that of the application's device.
 const LOOPBACK: u32 = 1;
 const DEVICE: u32 = 2;
@@ -31,6 +34,8 @@ pub(super) struct Control {
     pub attached: Vec<Rc<Description>>,
     /// Who the sender says that it is: `SCM_CREDENTIALS`.
     pub by: Option<Sender>,
+    /// How a datagram is to be treated on its way.
+    pub marks: OwnMarks,
 }
 
 /// Level and type, as one word.
@@ -57,10 +62,35 @@ pub(super) fn read(call: &Call<'_>, socket: &dyn Socket, at: u64, len: u64) -> R
             control.by = Some(read_credentials(call, contents, bytes - HEAD)?);
         } else if what as u32 == abi::SOL_SOCKET {
             return Err(Errno::EINVAL);
+        } else if !is_local {
+            read_marks(call, what, (contents, bytes - HEAD), &mut control.marks)?;
         }
         next += bytes.next_multiple_of(ALIGNMENT);
     }
     Ok(control)
+}
+
+/// Reads what a program says of one datagram's header: `IP_TTL`, `IP_TOS`, and those of IPv6, where a limit
+/// of -1 is the socket's, and a class of -1 has all bits, as on Linux.
+fn read_marks(call: &Call<'_>, what: u64, (at, len): (u64, u64), marks: &mut OwnMarks) -> Result<(), Errno> {
+    let (ip, ipv6) = (abi::IPPROTO_IP as u32, abi::IPPROTO_IPV6 as u32);
+    let (mark, least) = match what {
+        what if what == kind(ip, abi::IP_TTL) => (&mut marks.hops, 1),
+        what if what == kind(ip, abi::IP_TOS) => (&mut marks.class, 0),
+        what if what == kind(ipv6, abi::IPV6_HOPLIMIT) => (&mut marks.hops, -1),
+        what if what == kind(ipv6, abi::IPV6_TCLASS) => (&mut marks.class, -1),
+        _ => return Ok(()),
+    };
+    let value = match len {
+        1 if what == kind(ip, abi::IP_TOS) => call.memory().read_value::<u8>(at)?.into(),
+        4 => call.memory().read_value::<i32>(at)?,
+        _ => return Err(Errno::EINVAL),
+    };
+    if !(least..256).contains(&value) {
+        return Err(Errno::EINVAL);
+    }
+    *mark = Some(value as u8).filter(|_| value >= 0 || what == kind(ipv6, abi::IPV6_TCLASS));
+    Ok(())
 }
 
 fn read_rights(
@@ -155,14 +185,58 @@ pub(super) fn write(
         let words = [by.process, by.user, by.group].map(u32::to_ne_bytes);
         room.put(call, kind(abi::SOL_SOCKET, abi::SCM_CREDENTIALS), words.as_flattened())?;
     }
-    if let Some(to) = received.to {
-        put_destination(call, socket, &mut room, to)?;
+    if let Some(arrived) = received.arrived {
+        put_time(call, socket, &mut room, arrived.at_ns)?;
+        put_destination(call, socket, &mut room, arrived.to)?;
+        put_marks(call, socket, &mut room, &arrived)?;
     }
     if !received.attached.is_empty() {
         let on_exec = if flags & abi::MSG_CMSG_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
         room.hand_over(call, received.attached, on_exec)?;
     }
     Ok((room.used, room.flags))
+}
+
+/// When a datagram came: `struct timeval` or `struct timespec`, in seconds since 1970.
+fn put_time(call: &Call<'_>, socket: &dyn Socket, room: &mut Room, at_ns: u64) -> Result<(), Errno> {
+    let options = socket.options();
+    for (form, unit_ns) in [(abi::SO_TIMESTAMP, 1000), (abi::SO_TIMESTAMPNS, 1)] {
+        if options.has(abi::SOL_SOCKET, form) {
+            let (realtime, monotonic) = call.now();
+            let ns = realtime.saturating_sub(monotonic.saturating_sub(at_ns));
+            let words = [ns / NS_IN_S, ns % NS_IN_S / unit_ns].map(u64::to_ne_bytes);
+            room.put(call, kind(abi::SOL_SOCKET, form), words.as_flattened())?;
+        }
+    }
+    Ok(())
+}
+
+/// How a datagram was to be treated on its way. To sockets of IPv6 come those of IPv4, too, which have their
+/// own.
+fn put_marks(
+    call: &Call<'_>,
+    socket: &dyn Socket,
+    room: &mut Room,
+    arrived: &ArrivedDatagram,
+) -> Result<(), Errno> {
+    let (ip, ipv6) = (abi::IPPROTO_IP as u32, abi::IPPROTO_IPV6 as u32);
+    let Marks { hops, class } = arrived.marks;
+    let int = |value: u8| i32::from(value).to_ne_bytes();
+    let told: [(u32, u32, u32, &[u8]); 2] = match arrived.to {
+        IpAddr::V4(_) => {
+            [(ip, abi::IP_RECVTTL, abi::IP_TTL, &int(hops)), (ip, abi::IP_RECVTOS, abi::IP_TOS, &[class])]
+        }
+        IpAddr::V6(_) => [
+            (ipv6, abi::IPV6_RECVHOPLIMIT, abi::IPV6_HOPLIMIT, &int(hops)),
+            (ipv6, abi::IPV6_RECVTCLASS, abi::IPV6_TCLASS, &int(class)),
+        ],
+    };
+    for (level, option, name, contents) in told {
+        if socket.options().has(level, option) {
+            room.put(call, kind(level, name), contents)?;
+        }
+    }
+    Ok(())
 }
 
 /// Which of our addresses a datagram was sent to: `struct in_pktinfo`, `struct in6_pktinfo`.

@@ -39,15 +39,17 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "sendmsg",
         &["descriptor", "message", "flags"],
         |call| send_message(call, call.arguments[1], call.arguments[2] as u32),
-        "urgent bytes (MSG_OOB) go to connections within the machine alone; of control data SCM_RIGHTS and \
-         SCM_CREDENTIALS; the address of IP_PKTINFO is not looked at",
+        "urgent bytes (MSG_OOB) go to connections within the machine alone; of control data SCM_RIGHTS, \
+         SCM_CREDENTIALS, and of UDP IP_TTL, IP_TOS, IPV6_HOPLIMIT, IPV6_TCLASS; the address of IP_PKTINFO \
+         is not looked at",
     ),
     SystemCall::partial(
         nr::__NR_recvmsg,
         "recvmsg",
         &["descriptor", "message", "flags"],
         |call| receive_message(call, call.arguments[1], call.arguments[2] as u32),
-        "of control data SCM_RIGHTS, SCM_CREDENTIALS, IP_PKTINFO, IPV6_PKTINFO; no queue of errors",
+        "of control data SCM_RIGHTS, SCM_CREDENTIALS, of UDP IP_PKTINFO, IP_TTL, IP_TOS, those of IPv6, \
+         SCM_TIMESTAMP, SCM_TIMESTAMPNS; no queue of errors",
     ),
     SystemCall::partial(
         nr::__NR_sendmmsg,
@@ -219,7 +221,7 @@ fn send_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
         (name, len) => Some(found(call, address(call, name, len.into())?)?),
     };
     let pieces = pieces(call, pieces_at, count)?;
-    let Control { attached, by } = control::read(call, socket, control, control_len)?;
+    let Control { attached, by, marks } = control::read(call, socket, control, control_len)?;
     let how = Outgoing {
         bytes: &[],
         to: to.as_ref(),
@@ -227,6 +229,7 @@ fn send_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
         by: by.unwrap_or_else(|| sender(call)),
         is_signed: by.is_some(),
         is_urgent: false,
+        marks,
     };
     send_pieces(call, &description, flags, &pieces, &how)
 }

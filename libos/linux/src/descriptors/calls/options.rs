@@ -31,8 +31,9 @@ pub(crate) const ROWS: &[SystemCall] = &[
         &["descriptor", "level", "name", "value", "length"],
         set_option,
         "reuse of addresses, time limits, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, TCP_NODELAY, IPV6_V6ONLY, \
-         addresses of datagrams (IP_PKTINFO), groups within the machine, TCP_CONGESTION, which is cubic; the \
-         other usual ones are remembered",
+         addresses, headers and times of datagrams (IP_PKTINFO, IP_RECVTTL, SO_TIMESTAMP), how far they go \
+         and how they are treated (IP_TTL, IP_TOS), groups within the machine, TCP_CONGESTION, which is \
+         cubic; the other usual ones are remembered",
     ),
     SystemCall::partial(
         nr::__NR_getsockopt,
