@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -46,6 +47,9 @@ static void receive(const char *what, int fd, size_t room) {
 		size_t len = one->cmsg_len - CMSG_LEN(0);
 		int value = 0;
 		memcpy(&value, CMSG_DATA(one), len < sizeof value ? len : sizeof value);
+		/* Ports are by chance. */
+		if (one->cmsg_level == IPPROTO_IP ? one->cmsg_type == IP_ORIGDSTADDR : one->cmsg_type == IPV6_ORIGDSTADDR)
+			value &= 0xffff;
 		if (one->cmsg_level == SOL_SOCKET)
 			value = len == 16 && is_now(CMSG_DATA(one), one->cmsg_type == SO_TIMESTAMP ? 1000000 : 1000000000);
 		printf("= level %d kind %d bytes %zu says %d\n", one->cmsg_level, one->cmsg_type, len, value);
@@ -89,7 +93,7 @@ static const struct mark none = {0};
 
 static void four(void) {
 	int server = socket(AF_INET, SOCK_DGRAM, 0), client = socket(AF_INET, SOCK_DGRAM, 0);
-	struct sockaddr_in at = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}};
+	struct sockaddr_in at = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}, {0}};
 	socklen_t len = sizeof at;
 	bind(server, (void *)&at, sizeof at);
 	getsockname(server, (void *)&at, &len);
@@ -131,7 +135,11 @@ static void four(void) {
 	tell(server, "told", SOL_SOCKET, SO_TIMESTAMPNS);
 	send_with("plain", client, &at, len, none, none);
 	receive("all, in order", server, 512);
-	for (size_t room = 8; room < 140; room += 12) {
+	set(server, "where to is wanted", IPPROTO_IP, IP_RECVORIGDSTADDR, 1);
+	tell(server, "told", IPPROTO_IP, IP_RECVORIGDSTADDR);
+	send_with("plain", client, &at, len, none, none);
+	receive("all, in order", server, 512);
+	for (size_t room = 8; room < 170; room += 12) {
 		send_with("plain", client, &at, len, none, none);
 		receive("as many as there is room for", server, room);
 	}
@@ -175,15 +183,35 @@ static void six(void) {
 	set(server, "an address is wanted", IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
 	send_with("plain", client, &at, len, none, none);
 	receive("all, in order", server, 512);
+	set(server, "where to is wanted", IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, 1);
+	send_with("plain", client, &at, len, none, none);
+	receive("all, in order", server, 512);
 	set(server, "those of IPv4", IPPROTO_IP, IP_RECVTTL, 1);
 	set(server, "those of IPv4", IPPROTO_IP, IP_RECVTOS, 1);
-	struct sockaddr_in four = {AF_INET, at.sin6_port, {htonl(INADDR_LOOPBACK)}};
+	struct sockaddr_in four = {AF_INET, at.sin6_port, {htonl(INADDR_LOOPBACK)}, {0}};
 	send_with("by IPv4", old, &four, sizeof four, none, none);
 	receive("all, in order", server, 512);
 	close(server), close(client), close(old);
 }
 
+static void segments(void) {
+	int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in at = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}, {0}};
+	socklen_t len = sizeof at;
+	tell(client, "before it knows better", IPPROTO_TCP, TCP_MAXSEG);
+	bind(listener, (void *)&at, sizeof at);
+	getsockname(listener, (void *)&at, &len);
+	listen(listener, 1);
+	tell(listener, "of who listens", IPPROTO_TCP, TCP_MAXSEG);
+	say("connects", connect(client, (void *)&at, sizeof at));
+	int most = 0;
+	getsockopt(client, IPPROTO_TCP, TCP_MAXSEG, &most, &(socklen_t){sizeof most});
+	say("longer now", most > 536);
+	close(listener), close(client);
+}
+
 int main(void) {
+	segments();
 	four();
 	six();
 	return 0;

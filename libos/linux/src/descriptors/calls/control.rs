@@ -5,10 +5,10 @@ use super::make::add;
 use crate::call::Call;
 use crate::descriptors::message::{OwnMarks, Received, Sender};
 use crate::descriptors::open::Description;
-use crate::descriptors::socket::Socket;
+use crate::descriptors::socket::{Address, Socket};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use linux_raw_sys::general::O_CLOEXEC;
 use linux_raw_sys::net as abi;
 use nom_fs::Errno;
@@ -211,8 +211,8 @@ fn put_time(call: &Call<'_>, socket: &dyn Socket, room: &mut Room, at_ns: u64) -
     Ok(())
 }
 
-/// How a datagram was to be treated on its way. To sockets of IPv6 come those of IPv4, too, which have their
-/// own.
+/// How a datagram was to be treated on its way, and which address and port it was sent to. To sockets of IPv6
+/// come those of IPv4, too, which have their own.
 fn put_marks(
     call: &Call<'_>,
     socket: &dyn Socket,
@@ -222,13 +222,19 @@ fn put_marks(
     let (ip, ipv6) = (abi::IPPROTO_IP as u32, abi::IPPROTO_IPV6 as u32);
     let Marks { hops, class } = arrived.marks;
     let int = |value: u8| i32::from(value).to_ne_bytes();
-    let told: [(u32, u32, u32, &[u8]); 2] = match arrived.to {
-        IpAddr::V4(_) => {
-            [(ip, abi::IP_RECVTTL, abi::IP_TTL, &int(hops)), (ip, abi::IP_RECVTOS, abi::IP_TOS, &[class])]
-        }
+    let Address::Inet(own) = socket.own_address() else { return Ok(()) };
+    let to = Address::Inet(SocketAddr::new(arrived.to, own.port()));
+    let to = to.to_bytes(if arrived.to.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 });
+    let told: [(u32, u32, u32, &[u8]); 3] = match arrived.to {
+        IpAddr::V4(_) => [
+            (ip, abi::IP_RECVTTL, abi::IP_TTL, &int(hops)),
+            (ip, abi::IP_RECVTOS, abi::IP_TOS, &[class]),
+            (ip, abi::IP_RECVORIGDSTADDR, abi::IP_ORIGDSTADDR, &to),
+        ],
         IpAddr::V6(_) => [
             (ipv6, abi::IPV6_RECVHOPLIMIT, abi::IPV6_HOPLIMIT, &int(hops)),
             (ipv6, abi::IPV6_RECVTCLASS, abi::IPV6_TCLASS, &int(class)),
+            (ipv6, abi::IPV6_RECVORIGDSTADDR, abi::IPV6_ORIGDSTADDR, &to),
         ],
     };
     for (level, option, name, contents) in told {

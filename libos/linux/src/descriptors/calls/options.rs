@@ -174,6 +174,8 @@ fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
             name
         }
         (IP, abi::IP_MTU) | (IPV6, abi::IPV6_MTU) => words(&[path_mtu(call, socket)?]),
+        // What Linux reckons with before it knows better.
+        (TCP, abi::TCP_MAXSEG) if socket.peer_address().is_err() => words(&[536]),
         (TCP, abi::TCP_INFO) => socket.tcp_info().ok_or(Errno::EOPNOTSUPP)?,
         _ => words(&[options.get(level, name)?]),
     };
