@@ -219,9 +219,8 @@ impl Vfs {
     /// `ENOSPC` if a page of the image would have to be copied; `EINVAL`.
     pub fn punch(&mut self, node: NodeId, offset: u64, len: u64, caller: &Caller<'_>) -> Result<(), Errno> {
         let id = self.stored_contents(node)?;
-        let len = len.min(self.size(node)?.saturating_sub(offset));
         if self.first_name(node).is_some() {
-            self.check_write(id, offset, len)?;
+            self.check_write(id, offset, len.min(self.size(node)?.saturating_sub(offset)))?;
         }
         self.change(id, |contents| contents.punch(offset, len))??;
         self.inode_mut(id).change_contents(caller);

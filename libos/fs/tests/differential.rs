@@ -574,6 +574,19 @@ fn a_file_is_not_made_of_what_a_slash_follows_be_it_in_a_link() {
     }
 }
 
+/// The last page goes as a whole, though the file ends within it.
+#[test]
+fn a_hole_to_the_end_of_a_file_takes_its_last_page() {
+    let calls = [
+        Call::Open { slot: 2, path: "a".into(), flags: O_CREAT | 1, mode: 0o777 },
+        Call::Write { slot: 2, offset: 0, len: 4097, byte: 1 },
+        Call::Punch { slot: 2, offset: 0, len: 8192 },
+        Call::Status { slot: 2 },
+        Call::Seek { slot: 2, offset: 0, is_hole: false },
+    ];
+    compare(&Credentials::default(), &calls);
+}
+
 #[test]
 fn a_long_link_of_a_volume_is_the_same_link_whatever_blocks_it_takes() {
     let link = Call::SymbolicLink { target: "t".repeat(256), path: "a".into() };
