@@ -684,7 +684,14 @@ impl Vfs {
             }
             let id = self.host_check_removable(caller, from, moved)?;
             match new.node {
-                Some(node) => drop(self.host_check_removable(caller, to, node)?),
+                Some(node) => {
+                    let other = self.host_check_removable(caller, to, node)?;
+                    match (self.host_kind(id).is_directory(), self.host_kind(other).is_directory()) {
+                        (true, false) => return Err(Errno::ENOTDIR),
+                        (false, true) => return Err(Errno::EISDIR),
+                        _ => {}
+                    }
+                }
                 None => self.host_check_directory(caller, to)?,
             }
             if self.host_kind(id).is_directory() && from != to {

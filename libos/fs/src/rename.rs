@@ -58,6 +58,9 @@ impl Vfs {
         let NodeId::Stored(new_directory) = new.directory else { return Err(Errno::EXDEV) };
         let other = self.check_target(caller, &new, id, replace)?;
         self.check_turn(caller, id, old_directory, new_directory)?;
+        if replace != Replace::Exchange && other.is_some_and(|other| self.has_entries(other)) {
+            return Err(Errno::ENOTEMPTY);
+        }
         if let (Replace::Exchange, Some(other)) = (replace, other) {
             self.check_turn(caller, other, new_directory, old_directory)?;
             self.take_away(caller, new_directory, new_name, other);
@@ -146,13 +149,16 @@ impl Vfs {
         if replace == Replace::Exchange {
             return Ok(Some(other));
         }
-        match (self.inode(moved).is_directory(), &self.inode(other).body) {
-            (true, Body::Directory(directory)) if directory.is_empty() => Ok(Some(other)),
-            (true, Body::Directory(_)) => Err(Errno::ENOTEMPTY),
-            (true, _) => Err(Errno::ENOTDIR),
-            (false, Body::Directory(_)) => Err(Errno::EISDIR),
-            (false, _) => Ok(Some(other)),
+        match (self.inode(moved).is_directory(), self.inode(other).is_directory()) {
+            (true, false) => Err(Errno::ENOTDIR),
+            (false, true) => Err(Errno::EISDIR),
+            _ => Ok(Some(other)),
         }
+    }
+
+    /// Whether it is a directory with something in it.
+    fn has_entries(&self, id: InodeId) -> bool {
+        matches!(&self.inode(id).body, Body::Directory(directory) if !directory.is_empty())
     }
 
     /// A directory that changes its parent must be writable, since its `..` changes.

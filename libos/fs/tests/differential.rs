@@ -574,6 +574,32 @@ fn a_file_is_not_made_of_what_a_slash_follows_be_it_in_a_link() {
     }
 }
 
+/// A directory that its owner may not write, since its `..` would change, to what is no directory, and to one
+/// that is not empty. Wants root, who becomes somebody else.
+#[test]
+fn a_directory_that_cannot_be_moved_is_complained_of_as_on_linux() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let directory = |path: &str, mode| Call::Directory { path: path.into(), mode };
+    let open = |path: &str| Call::Open { slot: 0, path: path.into(), flags: O_CREAT | 1, mode: 0o777 };
+    let rename = |to: &str| Call::Rename { from: "a".into(), to: to.into(), replace: Replace::Yes };
+    let calls = [
+        directory("a", 0o500),
+        directory("d", 0o777),
+        directory("d/b", 0o777),
+        open("d/b/a"),
+        open("d/a"),
+        rename("d/a"),
+        rename("d/b"),
+        rename("d/l"),
+    ];
+    let credentials = Credentials { user: USER, group: USER, groups: vec![7] };
+    rustix::thread::set_thread_groups(&[Gid::from_raw(7)]).expect("root may");
+    compare(&credentials, &calls);
+    compare_lent(&credentials, &calls);
+}
+
 /// The last page goes as a whole, though the file ends within it.
 #[test]
 fn a_hole_to_the_end_of_a_file_takes_its_last_page() {
