@@ -236,7 +236,10 @@ fn python_serves_with_threads_and_with_asyncio() {
     let options = format!("--include {path}");
     let Some(server) = Server::start(site, "python3", &[80, 81], &options, &program) else { return };
     server.wait_for(GET, "threads: /hello\n");
-    assert!(server.get(1, "/hello").ends_with("asyncio: /hello\n"));
+    // It comes to that one later.
+    server.wait_until("asyncio answers", || {
+        ask(server.ports[1], GET).is_ok_and(|answer| answer.ends_with("asyncio: /hello\n"))
+    });
     server.load(0, "/");
     server.load(1, "/");
     // Beside a thread that makes no call, ever.
