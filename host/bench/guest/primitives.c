@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <x86intrin.h>
 
-enum { BATCHES = 31, CALLS = 200, SWITCHES = 20, PAGE = 4096, PAGES = 256, FILE_BYTES = 64 * PAGE };
+enum { BATCHES = 31, CALLS = 200, SWITCHES = 1000, PAGE = 4096, PAGES = 256, FILE_BYTES = 64 * PAGE };
 
 typedef unsigned long long cycles;
 
