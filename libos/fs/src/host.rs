@@ -685,12 +685,8 @@ impl Vfs {
             let id = self.host_check_removable(caller, from, moved)?;
             match new.node {
                 Some(node) => {
-                    let other = self.host_check_removable(caller, to, node)?;
-                    match (self.host_kind(id).is_directory(), self.host_kind(other).is_directory()) {
-                        (true, false) => return Err(Errno::ENOTDIR),
-                        (false, true) => return Err(Errno::EISDIR),
-                        _ => {}
-                    }
+                    self.host_check_removable(caller, to, node)?;
+                    self.check_kinds(moved, node)?;
                 }
                 None => self.host_check_directory(caller, to)?,
             }

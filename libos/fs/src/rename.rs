@@ -149,10 +149,16 @@ impl Vfs {
         if replace == Replace::Exchange {
             return Ok(Some(other));
         }
-        match (self.inode(moved).is_directory(), self.inode(other).is_directory()) {
+        self.check_kinds(NodeId::Stored(moved), node)?;
+        Ok(Some(other))
+    }
+
+    /// Only a directory takes the name of one.
+    pub(crate) fn check_kinds(&self, moved: NodeId, other: NodeId) -> Result<(), Errno> {
+        match (self.kind(moved).is_directory(), self.kind(other).is_directory()) {
             (true, false) => Err(Errno::ENOTDIR),
             (false, true) => Err(Errno::EISDIR),
-            _ => Ok(Some(other)),
+            _ => Ok(()),
         }
     }
 

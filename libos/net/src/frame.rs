@@ -247,9 +247,7 @@ impl Marks {
         let header = &mut head[ETHERNET..];
         if header[0] >> 4 == 4 {
             (header[1], header[8]) = (class, hops);
-            header[10..12].fill(0);
-            let checksum = !checksum::sum(&header[..IPV4]);
-            header[10..12].copy_from_slice(&checksum.to_be_bytes());
+            sum_v4(header);
         } else {
             (header[0], header[1], header[7]) = (0x60 | class >> 4, class << 4, hops);
         }
@@ -283,9 +281,7 @@ pub fn fragment_head(path: &Path, protocol: u8, piece: FragmentPlace) -> Head {
         let place = (offset / 8) as u16 | u16::from(!is_last) << 13;
         head[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&(id as u16).to_be_bytes());
         head[ETHERNET + 6..ETHERNET + 8].copy_from_slice(&place.to_be_bytes());
-        head[ETHERNET + 10..ETHERNET + 12].fill(0);
-        let checksum = !checksum::sum(&head[ETHERNET..]);
-        head[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&checksum.to_be_bytes());
+        sum_v4(&mut head[ETHERNET..]);
         return head;
     }
     let (mut head, start) = ip(path, protocol::FRAGMENT, FRAGMENT_HEADER, len);
@@ -402,8 +398,14 @@ fn put_v4(bytes: &mut [u8], from: Ipv4Addr, to: Ipv4Addr, protocol: u8, len: usi
     let ([a, b, c, d], [e, f, g, h]) = (from.octets(), to.octets());
     // Version and length; not to be fragmented; 64 hops.
     *header = [0x45, 0, len_high, len_low, 0, 0, 0x40, 0, 64, protocol, 0, 0, a, b, c, d, e, f, g, h];
-    let checksum = !checksum::sum(header);
-    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    sum_v4(header);
+}
+
+/// Writes the checksum of the IPv4 header at the start of `bytes`, which is without options.
+fn sum_v4(bytes: &mut [u8]) {
+    bytes[10..12].fill(0);
+    let checksum = !checksum::sum(&bytes[..IPV4]);
+    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Neighbour discovery demands the largest hop limit (RFC 4861 section 7.1); nothing else minds it.

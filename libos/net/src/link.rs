@@ -49,29 +49,23 @@ impl<N: Nic> Link<N> {
     /// Whether a packet can be queued; tells the device to make room if not.
     #[inline]
     pub fn has_room(&mut self) -> bool {
-        self.room > 0 || self.make_room()
+        self.has_room_for(1)
     }
 
     /// The same for several packets.
+    #[inline]
     pub fn has_room_for(&mut self, count: usize) -> bool {
-        if self.room < count {
-            self.room = self.nic.room();
-        }
+        self.room >= count || self.make_room(count)
+    }
+
+    #[inline(never)]
+    fn make_room(&mut self, count: usize) -> bool {
+        self.room = self.nic.room();
         if self.room < count {
             self.kick(Reason::Ring);
             self.room = self.nic.room();
         }
         self.room >= count
-    }
-
-    #[inline(never)]
-    fn make_room(&mut self) -> bool {
-        self.room = self.nic.room();
-        if self.room == 0 {
-            self.kick(Reason::Ring);
-            self.room = self.nic.room();
-        }
-        self.room > 0
     }
 
     /// Queues a packet, or drops and counts it if the ring is full.

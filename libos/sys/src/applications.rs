@@ -17,17 +17,23 @@ pub fn usage(application: usize) -> &'static Usage {
     if application >= nom_abi::layout::APPLICATIONS_MAX || entry(application).name_bytes()[0] == 0 {
         return &NOBODYS;
     }
-    let address = usage_address(crate::start::info().board, application);
-    // SAFETY: the kernel maps a page for each application of the bundle, those that have a name, for good.
-    unsafe { &*(address as *const Usage) }
+    // SAFETY: those of the bundle have a name.
+    unsafe { page(application) }
 }
 
 /// What this application uses.
 #[inline]
 pub fn own() -> &'static Usage {
-    let start = crate::start::info();
-    let address = usage_address(start.board, start.application as usize);
-    // SAFETY: the kernel maps a page for each application of the bundle for good, and this is one.
+    // SAFETY: whoever runs is in the bundle.
+    unsafe { page(crate::start::application()) }
+}
+
+/// # Safety
+/// It is an application of the bundle.
+#[inline]
+unsafe fn page(application: usize) -> &'static Usage {
+    let address = usage_address(crate::start::info().board, application);
+    // SAFETY: the kernel maps such a page for each application of the bundle, for good.
     unsafe { &*(address as *const Usage) }
 }
 
