@@ -91,6 +91,25 @@ static void send_with(const char *what, int fd, const void *to, socklen_t to_len
 
 static const struct mark none = {0};
 
+/* How a family calls what its headers say, and what asks for that. */
+struct names {
+	int level, want_hops, want_class, hops, class;
+};
+
+/* Both marks are wanted; those of a socket come, and none at first. */
+static void of_sockets(int server, int client, const void *at, socklen_t len, const struct names *names) {
+	set(server, "hops are wanted", names->level, names->want_hops, 1);
+	set(server, "class is wanted", names->level, names->want_class, 1);
+	tell(server, "told", names->level, names->want_hops);
+	tell(server, "told", names->level, names->want_class);
+	send_with("plain", client, at, len, none, none);
+	receive("both", server, 512);
+	set(client, "few hops", names->level, names->hops, 3);
+	set(client, "class", names->level, names->class, 0xb8);
+	send_with("by the socket", client, at, len, none, none);
+	receive("both", server, 512);
+}
+
 static void four(void) {
 	int server = socket(AF_INET, SOCK_DGRAM, 0), client = socket(AF_INET, SOCK_DGRAM, 0);
 	struct sockaddr_in at = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}, {0}};
@@ -99,16 +118,7 @@ static void four(void) {
 	getsockname(server, (void *)&at, &len);
 	send_with("plain", client, &at, len, none, none);
 	receive("nothing is wanted", server, 512);
-	set(server, "hops are wanted", IPPROTO_IP, IP_RECVTTL, 1);
-	set(server, "service is wanted", IPPROTO_IP, IP_RECVTOS, 1);
-	tell(server, "told", IPPROTO_IP, IP_RECVTTL);
-	tell(server, "told", IPPROTO_IP, IP_RECVTOS);
-	send_with("plain", client, &at, len, none, none);
-	receive("both", server, 512);
-	set(client, "few hops", IPPROTO_IP, IP_TTL, 3);
-	set(client, "service", IPPROTO_IP, IP_TOS, 0xb8);
-	send_with("by the socket", client, &at, len, none, none);
-	receive("both", server, 512);
+	of_sockets(server, client, &at, len, &(struct names){IPPROTO_IP, IP_RECVTTL, IP_RECVTOS, IP_TTL, IP_TOS});
 	struct mark hops = {IPPROTO_IP, IP_TTL, 9, 4}, service = {IPPROTO_IP, IP_TOS, 2, 4};
 	send_with("by the message", client, &at, len, hops, service);
 	receive("both", server, 512);
@@ -159,16 +169,8 @@ static void six(void) {
 	bind(server, (void *)&at, sizeof at);
 	getsockname(server, (void *)&at, &len);
 	at.sin6_addr = in6addr_loopback;
-	set(server, "hops are wanted", IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
-	set(server, "class is wanted", IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
-	tell(server, "told", IPPROTO_IPV6, IPV6_RECVHOPLIMIT);
-	tell(server, "told", IPPROTO_IPV6, IPV6_RECVTCLASS);
-	send_with("plain", client, &at, len, none, none);
-	receive("both", server, 512);
-	set(client, "few hops", IPPROTO_IPV6, IPV6_UNICAST_HOPS, 5);
-	set(client, "class", IPPROTO_IPV6, IPV6_TCLASS, 0x8a);
-	send_with("by the socket", client, &at, len, none, none);
-	receive("both", server, 512);
+	of_sockets(server, client, &at, len,
+	           &(struct names){IPPROTO_IPV6, IPV6_RECVHOPLIMIT, IPV6_RECVTCLASS, IPV6_UNICAST_HOPS, IPV6_TCLASS});
 	for (int value = -2; value < 258; value += value == 1 ? 254 : 1) {
 		struct mark hops = {IPPROTO_IPV6, IPV6_HOPLIMIT, value, 4};
 		struct mark class = {IPPROTO_IPV6, IPV6_TCLASS, value, 4};

@@ -6,62 +6,93 @@ use core::cell::{Cell, RefCell};
 use linux_raw_sys::net as abi;
 use nom_fs::Errno;
 
-/// Options that are remembered, each with what it is at first.
-const OPTIONS: &[(u32, u32, i32)] = &[
-    (abi::SOL_SOCKET, abi::SO_REUSEADDR, 0),
-    (abi::SOL_SOCKET, abi::SO_REUSEPORT, 0),
-    (abi::SOL_SOCKET, abi::SO_KEEPALIVE, 0),
-    (abi::SOL_SOCKET, abi::SO_BROADCAST, 0),
-    (abi::SOL_SOCKET, abi::SO_SNDBUF, 212_992),
-    (abi::SOL_SOCKET, abi::SO_RCVBUF, 212_992),
-    (abi::SOL_SOCKET, abi::SO_OOBINLINE, 0),
-    (abi::SOL_SOCKET, abi::SO_PRIORITY, 0),
-    (abi::SOL_SOCKET, abi::SO_PASSCRED, 0),
-    (abi::SOL_SOCKET, abi::SO_RCVLOWAT, 1),
-    (abi::SOL_SOCKET, abi::SO_DONTROUTE, 0),
-    (abi::SOL_SOCKET, abi::SO_INCOMING_CPU, 0),
-    (abi::SOL_SOCKET, abi::SO_BUSY_POLL, 0),
-    (abi::SOL_SOCKET, abi::SO_MARK, 0),
-    (abi::SOL_SOCKET, abi::SO_TIMESTAMP, 0),
-    (abi::SOL_SOCKET, abi::SO_TIMESTAMPNS, 0),
-    (abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, 0),
-    (abi::IPPROTO_TCP as u32, abi::TCP_CORK, 0),
-    (abi::IPPROTO_TCP as u32, abi::TCP_KEEPIDLE, 7200),
-    (abi::IPPROTO_TCP as u32, abi::TCP_KEEPINTVL, 75),
-    (abi::IPPROTO_TCP as u32, abi::TCP_KEEPCNT, 9),
-    (abi::IPPROTO_TCP as u32, abi::TCP_DEFER_ACCEPT, 0),
-    (abi::IPPROTO_TCP as u32, abi::TCP_QUICKACK, 1),
-    (abi::IPPROTO_TCP as u32, abi::TCP_USER_TIMEOUT, 0),
-    (abi::IPPROTO_TCP as u32, abi::TCP_LINGER2, 60),
-    (abi::IPPROTO_TCP as u32, abi::TCP_MAXSEG, 1460),
-    (abi::IPPROTO_TCP as u32, abi::TCP_FASTOPEN_CONNECT, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_TOS, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_TTL, 64),
-    (abi::IPPROTO_IP as u32, abi::IP_MTU_DISCOVER, 1),
-    (abi::IPPROTO_IP as u32, abi::IP_RECVERR, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_BIND_ADDRESS_NO_PORT, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_PKTINFO, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_RECVTTL, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_RECVTOS, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_RECVORIGDSTADDR, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_TTL, 1),
-    (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_LOOP, 1),
-    (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_IF, 0),
-    (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_ALL, 1),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_RECVPKTINFO, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_RECVHOPLIMIT, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_RECVTCLASS, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_RECVORIGDSTADDR, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_MULTICAST_HOPS, 1),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_MULTICAST_LOOP, 1),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_MULTICAST_IF, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_UNICAST_HOPS, 64),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_TCLASS, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_RECVERR, 0),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_MTU_DISCOVER, 1),
-    (abi::IPPROTO_IPV6 as u32, abi::IPV6_DONTFRAG, 0),
-];
+/// Levels of options.
+const SOCKET: u32 = abi::SOL_SOCKET;
+pub(crate) const TCP: u32 = abi::IPPROTO_TCP as u32;
+pub(crate) const IP: u32 = abi::IPPROTO_IP as u32;
+pub(crate) const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
+
+/// What an option that is remembered is at first. Each datagram asks for some, so no list is searched.
+fn initial(level: u32, name: u32) -> Option<i32> {
+    match level {
+        SOCKET => of_socket(name),
+        TCP => of_tcp(name),
+        IP => of_ip(name),
+        IPV6 => of_ipv6(name),
+        _ => None,
+    }
+}
+
+fn of_socket(name: u32) -> Option<i32> {
+    Some(match name {
+        abi::SO_REUSEADDR
+        | abi::SO_REUSEPORT
+        | abi::SO_KEEPALIVE
+        | abi::SO_BROADCAST
+        | abi::SO_OOBINLINE
+        | abi::SO_PRIORITY
+        | abi::SO_PASSCRED
+        | abi::SO_DONTROUTE
+        | abi::SO_INCOMING_CPU
+        | abi::SO_BUSY_POLL
+        | abi::SO_MARK
+        | abi::SO_TIMESTAMP
+        | abi::SO_TIMESTAMPNS => 0,
+        abi::SO_RCVLOWAT => 1,
+        abi::SO_SNDBUF | abi::SO_RCVBUF => 212_992,
+        _ => return None,
+    })
+}
+
+fn of_tcp(name: u32) -> Option<i32> {
+    Some(match name {
+        abi::TCP_NODELAY
+        | abi::TCP_CORK
+        | abi::TCP_DEFER_ACCEPT
+        | abi::TCP_USER_TIMEOUT
+        | abi::TCP_FASTOPEN_CONNECT => 0,
+        abi::TCP_QUICKACK => 1,
+        abi::TCP_KEEPCNT => 9,
+        abi::TCP_LINGER2 => 60,
+        abi::TCP_KEEPINTVL => 75,
+        abi::TCP_MAXSEG => 1460,
+        abi::TCP_KEEPIDLE => 7200,
+        _ => return None,
+    })
+}
+
+fn of_ip(name: u32) -> Option<i32> {
+    Some(match name {
+        abi::IP_TOS
+        | abi::IP_RECVERR
+        | abi::IP_BIND_ADDRESS_NO_PORT
+        | abi::IP_PKTINFO
+        | abi::IP_RECVTTL
+        | abi::IP_RECVTOS
+        | abi::IP_RECVORIGDSTADDR
+        | abi::IP_MULTICAST_IF => 0,
+        abi::IP_MTU_DISCOVER | abi::IP_MULTICAST_TTL | abi::IP_MULTICAST_LOOP | abi::IP_MULTICAST_ALL => 1,
+        abi::IP_TTL => 64,
+        _ => return None,
+    })
+}
+
+fn of_ipv6(name: u32) -> Option<i32> {
+    Some(match name {
+        abi::IPV6_V6ONLY
+        | abi::IPV6_RECVPKTINFO
+        | abi::IPV6_RECVHOPLIMIT
+        | abi::IPV6_RECVTCLASS
+        | abi::IPV6_RECVORIGDSTADDR
+        | abi::IPV6_MULTICAST_IF
+        | abi::IPV6_TCLASS
+        | abi::IPV6_RECVERR
+        | abi::IPV6_DONTFRAG => 0,
+        abi::IPV6_MULTICAST_HOPS | abi::IPV6_MULTICAST_LOOP | abi::IPV6_MTU_DISCOVER => 1,
+        abi::IPV6_UNICAST_HOPS => 64,
+        _ => return None,
+    })
+}
 
 /// What was set of a socket's options.
 #[derive(Clone, Debug, Default)]
@@ -81,9 +112,8 @@ impl Options {
     /// # Errors
     /// `ENOPROTOOPT`.
     pub fn get(&self, level: u32, name: u32) -> Result<i32, Errno> {
-        let default = OPTIONS.iter().find(|option| (option.0, option.1) == (level, name));
-        let (_, _, default) = default.ok_or(Errno::ENOPROTOOPT)?;
-        Ok(self.numbers.borrow().get(&(level, name)).copied().unwrap_or(*default))
+        let initial = initial(level, name).ok_or(Errno::ENOPROTOOPT)?;
+        Ok(self.numbers.borrow().get(&(level, name)).copied().unwrap_or(initial))
     }
 
     /// Whether an option is known and on.
@@ -93,7 +123,7 @@ impl Options {
 
     /// What is said of others that want the same address.
     pub fn sharing(&self) -> SharedUse {
-        let is_set = |name| self.has(abi::SOL_SOCKET, name);
+        let is_set = |name| self.has(SOCKET, name);
         match (is_set(abi::SO_REUSEPORT), is_set(abi::SO_REUSEADDR)) {
             (true, _) => SharedUse::Always,
             (false, true) => SharedUse::UnlessListening,
@@ -103,7 +133,7 @@ impl Options {
 
     /// Whose addresses are meant by that of IPv6 which is everybody's.
     pub fn families(&self) -> AddressFamilies {
-        match self.has(abi::IPPROTO_IPV6 as u32, abi::IPV6_V6ONLY) {
+        match self.has(IPV6, abi::IPV6_V6ONLY) {
             true => AddressFamilies::Own,
             false => AddressFamilies::Both,
         }
@@ -125,27 +155,21 @@ impl Options {
         self.get(level, name)?;
         let value = in_range(level, name, value)?;
         // Linux takes twice what is asked for, and tells that.
-        let is_buffer = level == abi::SOL_SOCKET && [abi::SO_SNDBUF, abi::SO_RCVBUF].contains(&name);
+        let is_buffer = level == SOCKET && [abi::SO_SNDBUF, abi::SO_RCVBUF].contains(&name);
         let value = if is_buffer { value.clamp(2304, 8 << 20).saturating_mul(2) } else { value };
         let mut numbers = self.numbers.borrow_mut();
-        // Times are told in one form.
-        for form in TIME_FORMS.iter().filter(|form| level == abi::SOL_SOCKET && **form != name) {
-            if TIME_FORMS.contains(&name) {
-                numbers.remove(&(level, *form));
-            }
+        if let (SOCKET, abi::SO_TIMESTAMP | abi::SO_TIMESTAMPNS) = (level, name) {
+            // Times are told in one form.
+            numbers.remove(&(SOCKET, abi::SO_TIMESTAMP));
+            numbers.remove(&(SOCKET, abi::SO_TIMESTAMPNS));
         }
         numbers.insert((level, name), value);
         Ok(())
     }
 }
 
-/// In which forms it is told when a datagram came.
-const TIME_FORMS: [u32; 2] = [abi::SO_TIMESTAMP, abi::SO_TIMESTAMPNS];
-
 /// How many routers a packet passes is a byte; -1 is what it is at first.
 fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
-    const IP: u32 = abi::IPPROTO_IP as u32;
-    const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
     let (least, first) = match (level, name) {
         (IP, abi::IP_TTL) => (1, 64),
         (IP, abi::IP_MULTICAST_TTL) => (0, 1),

@@ -6,6 +6,7 @@ use super::inet::{any, check_own, errno, is_within, reached};
 use super::interfaces::NETWORK_MTU;
 use super::message::{Inbox, Message, Outgoing, Received, Sender};
 use super::open::Stream;
+use super::options::{IP, IPV6};
 use super::places::Places;
 use super::ready::Events;
 use super::socket::{Address, Membership, Options, Peeking, Side, Socket, events};
@@ -120,26 +121,19 @@ pub(crate) struct Udp<N: Observed + 'static> {
 }
 
 impl<N: Observed + 'static> Udp<N> {
-    /// Bytes of the longest datagram to `to`: what IP may cut, unless the program sees to it itself that
-    /// each fits into a packet (`IP_MTU_DISCOVER`, ip(7)).
-    fn longest(&self, to: IpAddr) -> usize {
-        const IP: u32 = abi::IPPROTO_IP as u32;
-        const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
-        let (level, discover, headers) =
-            if to.is_ipv4() { (IP, abi::IP_MTU_DISCOVER, 28) } else { (IPV6, abi::IPV6_MTU_DISCOVER, 48) };
-        // DO, PROBE and INTERFACE have the same numbers for both.
-        let sees_to_it = self.options.get(level, discover).is_ok_and(|value| {
-            let value = value as u32;
-            [abi::IP_PMTUDISC_DO, abi::IP_PMTUDISC_PROBE, abi::IP_PMTUDISC_INTERFACE].contains(&value)
-        });
-        let is_whole = sees_to_it || to.is_ipv6() && self.options.has(IPV6, abi::IPV6_DONTFRAG);
-        if is_whole { NETWORK_MTU as usize - headers } else { PAYLOAD_MAX }
+    /// Whether the program sees to it itself that each datagram to `to` fits into a packet, so that none is
+    /// cut (`IP_MTU_DISCOVER`, ip(7)).
+    fn is_kept_whole(&self, to: IpAddr) -> bool {
+        let (level, discover) =
+            if to.is_ipv4() { (IP, abi::IP_MTU_DISCOVER) } else { (IPV6, abi::IPV6_MTU_DISCOVER) };
+        let value = self.options.get(level, discover).unwrap_or_default() as u32;
+        // They have the same numbers for both.
+        [abi::IP_PMTUDISC_DO, abi::IP_PMTUDISC_PROBE, abi::IP_PMTUDISC_INTERFACE].contains(&value)
+            || to.is_ipv6() && self.options.has(IPV6, abi::IPV6_DONTFRAG)
     }
 
     /// What the header of a datagram to `to` says: what the program says of this one, or of all.
     fn marks(&self, what: &Outgoing<'_>, to: IpAddr) -> Marks {
-        const IP: u32 = abi::IPPROTO_IP as u32;
-        const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
         let (level, hops, class) = match (to, to.is_multicast()) {
             (IpAddr::V4(_), false) => (IP, abi::IP_TTL, abi::IP_TOS),
             (IpAddr::V4(_), true) => (IP, abi::IP_MULTICAST_TTL, abi::IP_TOS),
@@ -279,8 +273,8 @@ impl<N: Observed + 'static> Udp<N> {
     /// Has all members of a group have a datagram, here and elsewhere.
     fn send_to_group(&self, what: &Outgoing<'_>, from: SocketAddr, to: SocketAddr) {
         let (level, name) = match to {
-            SocketAddr::V4(_) => (abi::IPPROTO_IP as u32, abi::IP_MULTICAST_LOOP),
-            SocketAddr::V6(_) => (abi::IPPROTO_IPV6 as u32, abi::IPV6_MULTICAST_LOOP),
+            SocketAddr::V4(_) => (IP, abi::IP_MULTICAST_LOOP),
+            SocketAddr::V6(_) => (IPV6, abi::IPV6_MULTICAST_LOOP),
         };
         let marks = self.marks(what, to.ip());
         if self.options.has(level, name) {
@@ -399,7 +393,9 @@ impl<N: Observed + 'static> Socket for Udp<N> {
         }
         self.ensure_bound()?;
         let is_within = is_within(&self.network, to.ip());
-        if !is_within && what.bytes.len() > self.longest(to.ip()) {
+        let headers = if to.is_ipv4() { 28 } else { 48 };
+        let is_cut = !is_within && what.bytes.len() + headers > NETWORK_MTU as usize;
+        if is_cut && self.is_kept_whole(to.ip()) {
             return Err(Errno::EMSGSIZE);
         }
         if is_within || to.ip().is_multicast() || self.id.get().is_none() {

@@ -5,6 +5,7 @@ use super::make::add;
 use crate::call::Call;
 use crate::descriptors::message::{OwnMarks, Received, Sender};
 use crate::descriptors::open::Description;
+use crate::descriptors::options::{IP, IPV6};
 use crate::descriptors::socket::{Address, Socket};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -39,8 +40,8 @@ pub(super) struct Control {
 }
 
 /// Level and type, as one word.
-fn kind(level: u32, kind: u32) -> u64 {
-    u64::from(level) | u64::from(kind) << 32
+const fn kind(level: u32, kind: u32) -> u64 {
+    level as u64 | (kind as u64) << 32
 }
 
 /// Reads what a program says of a message that it sends.
@@ -73,23 +74,26 @@ pub(super) fn read(call: &Call<'_>, socket: &dyn Socket, at: u64, len: u64) -> R
 /// Reads what a program says of one datagram's header: `IP_TTL`, `IP_TOS`, and those of IPv6, where a limit
 /// of -1 is the socket's, and a class of -1 has all bits, as on Linux.
 fn read_marks(call: &Call<'_>, what: u64, (at, len): (u64, u64), marks: &mut OwnMarks) -> Result<(), Errno> {
-    let (ip, ipv6) = (abi::IPPROTO_IP as u32, abi::IPPROTO_IPV6 as u32);
+    const TTL: u64 = kind(IP, abi::IP_TTL);
+    const TOS: u64 = kind(IP, abi::IP_TOS);
+    const HOP_LIMIT: u64 = kind(IPV6, abi::IPV6_HOPLIMIT);
+    const CLASS: u64 = kind(IPV6, abi::IPV6_TCLASS);
     let (mark, least) = match what {
-        what if what == kind(ip, abi::IP_TTL) => (&mut marks.hops, 1),
-        what if what == kind(ip, abi::IP_TOS) => (&mut marks.class, 0),
-        what if what == kind(ipv6, abi::IPV6_HOPLIMIT) => (&mut marks.hops, -1),
-        what if what == kind(ipv6, abi::IPV6_TCLASS) => (&mut marks.class, -1),
+        TTL => (&mut marks.hops, 1),
+        TOS => (&mut marks.class, 0),
+        HOP_LIMIT => (&mut marks.hops, -1),
+        CLASS => (&mut marks.class, -1),
         _ => return Ok(()),
     };
-    let value = match len {
-        1 if what == kind(ip, abi::IP_TOS) => call.memory().read_value::<u8>(at)?.into(),
-        4 => call.memory().read_value::<i32>(at)?,
+    let value = match (len, what) {
+        (1, TOS) => call.memory().read_value::<u8>(at)?.into(),
+        (4, _) => call.memory().read_value::<i32>(at)?,
         _ => return Err(Errno::EINVAL),
     };
     if !(least..256).contains(&value) {
         return Err(Errno::EINVAL);
     }
-    *mark = Some(value as u8).filter(|_| value >= 0 || what == kind(ipv6, abi::IPV6_TCLASS));
+    *mark = Some(value as u8).filter(|_| value >= 0 || what == CLASS);
     Ok(())
 }
 
@@ -219,22 +223,15 @@ fn put_marks(
     room: &mut Room,
     arrived: &ArrivedDatagram,
 ) -> Result<(), Errno> {
-    let (ip, ipv6) = (abi::IPPROTO_IP as u32, abi::IPPROTO_IPV6 as u32);
     let Marks { hops, class } = arrived.marks;
-    let int = |value: u8| i32::from(value).to_ne_bytes();
-    let Address::Inet(own) = socket.own_address() else { return Ok(()) };
-    let to = Address::Inet(SocketAddr::new(arrived.to, own.port()));
-    let to = to.to_bytes(if arrived.to.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 });
-    let told: [(u32, u32, u32, &[u8]); 3] = match arrived.to {
-        IpAddr::V4(_) => [
-            (ip, abi::IP_RECVTTL, abi::IP_TTL, &int(hops)),
-            (ip, abi::IP_RECVTOS, abi::IP_TOS, &[class]),
-            (ip, abi::IP_RECVORIGDSTADDR, abi::IP_ORIGDSTADDR, &to),
-        ],
+    let (hops, wide_class) = (i32::from(hops).to_ne_bytes(), i32::from(class).to_ne_bytes());
+    let told: [(u32, u32, u32, &[u8]); 2] = match arrived.to {
+        IpAddr::V4(_) => {
+            [(IP, abi::IP_RECVTTL, abi::IP_TTL, &hops), (IP, abi::IP_RECVTOS, abi::IP_TOS, &[class])]
+        }
         IpAddr::V6(_) => [
-            (ipv6, abi::IPV6_RECVHOPLIMIT, abi::IPV6_HOPLIMIT, &int(hops)),
-            (ipv6, abi::IPV6_RECVTCLASS, abi::IPV6_TCLASS, &int(class)),
-            (ipv6, abi::IPV6_RECVORIGDSTADDR, abi::IPV6_ORIGDSTADDR, &to),
+            (IPV6, abi::IPV6_RECVHOPLIMIT, abi::IPV6_HOPLIMIT, &hops),
+            (IPV6, abi::IPV6_RECVTCLASS, abi::IPV6_TCLASS, &wide_class),
         ],
     };
     for (level, option, name, contents) in told {
@@ -242,25 +239,35 @@ fn put_marks(
             room.put(call, kind(level, name), contents)?;
         }
     }
+    let (level, option, family) = match arrived.to {
+        IpAddr::V4(_) => (IP, abi::IP_RECVORIGDSTADDR, abi::AF_INET),
+        IpAddr::V6(_) => (IPV6, abi::IPV6_RECVORIGDSTADDR, abi::AF_INET6),
+    };
+    if let Address::Inet(own) = socket.own_address()
+        && socket.options().has(level, option)
+    {
+        // What tells the address has the same name as what asks for it.
+        let to = Address::Inet(SocketAddr::new(arrived.to, own.port()));
+        room.put(call, kind(level, option), &to.to_bytes(family))?;
+    }
     Ok(())
 }
 
 /// Which of our addresses a datagram was sent to: `struct in_pktinfo`, `struct in6_pktinfo`.
 fn put_destination(call: &Call<'_>, socket: &dyn Socket, room: &mut Room, to: IpAddr) -> Result<(), Errno> {
-    let (ip, ipv6) = (abi::IPPROTO_IP as u32, abi::IPPROTO_IPV6 as u32);
     let interface = if to.is_loopback() { LOOPBACK } else { DEVICE }.to_ne_bytes();
     match to {
-        IpAddr::V4(to) if socket.options().has(ip, abi::IP_PKTINFO) => {
+        IpAddr::V4(to) if socket.options().has(IP, abi::IP_PKTINFO) => {
             let contents = [interface, to.octets(), to.octets()];
-            room.put(call, kind(ip, abi::IP_PKTINFO), contents.as_flattened())
+            room.put(call, kind(IP, abi::IP_PKTINFO), contents.as_flattened())
         }
-        to if socket.options().has(ipv6, abi::IPV6_RECVPKTINFO) => {
+        to if socket.options().has(IPV6, abi::IPV6_RECVPKTINFO) => {
             let to = match to {
                 IpAddr::V4(to) => to.to_ipv6_mapped(),
                 IpAddr::V6(to) => to,
             };
             let contents = [&to.octets()[..], &interface].concat();
-            room.put(call, kind(ipv6, abi::IPV6_PKTINFO), &contents)
+            room.put(call, kind(IPV6, abi::IPV6_PKTINFO), &contents)
         }
         _ => Ok(()),
     }

@@ -4,6 +4,7 @@ use super::get;
 use crate::call::Call;
 use crate::descriptors::inet::is_within;
 use crate::descriptors::interfaces::NETWORK_MTU;
+use crate::descriptors::options::{IP, IPV6, TCP};
 use crate::descriptors::socket::{Address, Membership, Socket};
 use crate::table::SystemCall;
 use alloc::vec::Vec;
@@ -14,10 +15,6 @@ use nom_fs::Errno;
 
 const NS_IN_S: u64 = 1_000_000_000;
 const US_IN_S: u64 = 1_000_000;
-/// Levels, as numbers of options have them.
-const IP: u32 = abi::IPPROTO_IP as u32;
-const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
-const TCP: u32 = abi::IPPROTO_TCP as u32;
 
 /// The one control of congestion that there is (RFC 9438), and bytes of a name of one.
 const CONGESTION: &[u8] = b"cubic";
