@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 use smallvec::SmallVec;
@@ -176,7 +177,12 @@ pub trait Buffers {
     /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>>;
 
-    /// The same for bytes that are kept for long: leaves enough to send from.
+    /// Such memory with `len` bytes of any value, for who then writes all of them ([`Slice::memory`]).
+    fn blank(&mut self, len: usize) -> Option<Slice<Self::Buffer>> {
+        self.buffer(&vec![0; len])
+    }
+
+    /// The same as [`Buffers::buffer`] for bytes that are kept for long: leaves enough to send from.
     fn keep(&mut self, bytes: &[u8]) -> Option<Slice<Self::Buffer>> {
         self.buffer(bytes)
     }

@@ -137,6 +137,10 @@ impl<N: Nic, C: Clock> Buffers for Metered<N, C> {
         self.nic.buffer(bytes)
     }
 
+    fn blank(&mut self, len: usize) -> Option<Slice<N::Buffer>> {
+        self.nic.blank(len)
+    }
+
     fn keep(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
         self.nic.keep(bytes)
     }

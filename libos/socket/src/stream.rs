@@ -6,6 +6,7 @@ use crate::inbox::Inbox;
 use crate::readiness::Ready;
 use crate::sockets::{Kind, Shutdown, SocketId, Sockets};
 use core::net::SocketAddr;
+use core::ops::Range;
 use nom_net::{Closed, FlowId, FlowInformation, Observed, Stack};
 use nom_port::buffer::{Buffer, Slice};
 
@@ -222,11 +223,36 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::WouldBlock`] if there is no room; [`Error::BrokenPipe`] if the stream is closed for sending.
     pub fn send(&mut self, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
+        self.send_made(id, bytes.len(), |stack, range| stack.buffer(&bytes[range]))
+    }
+
+    /// As [`Sockets::send`], `len` bytes, which `fill` writes to where they are sent from, the next ones each
+    /// time. What it has written may yet find no room.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_with(
+        &mut self,
+        id: SocketId,
+        len: usize,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Result<usize, Error> {
+        self.send_made(id, len, |stack, range| stack.filled(range.len(), &mut fill))
+    }
+
+    /// Sends `len` bytes in pieces that `make` makes, as many as there is room for.
+    fn send_made(
+        &mut self,
+        id: SocketId,
+        len: usize,
+        mut make: impl FnMut(&mut Stack<N>, Range<usize>) -> Option<Slice<N::Buffer>>,
+    ) -> Result<usize, Error> {
         let flow = self.table.stream(id)?.sending_flow()?;
         let mut sent = 0;
-        for chunk in bytes.chunks(CHUNK) {
-            match self.send_chunk(flow, chunk) {
-                Ok(()) => sent += chunk.len(),
+        while sent < len {
+            let range = sent..len.min(sent + CHUNK);
+            match self.send_chunk(flow, |stack| make(stack, range.clone())) {
+                Ok(()) => sent = range.end,
                 Err(_) if sent > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -262,11 +288,15 @@ impl<N: Observed> Sockets<N> {
         }
     }
 
-    fn send_chunk(&mut self, flow: FlowId, bytes: &[u8]) -> Result<(), Error> {
+    fn send_chunk(
+        &mut self,
+        flow: FlowId,
+        make: impl FnOnce(&mut Stack<N>) -> Option<Slice<N::Buffer>>,
+    ) -> Result<(), Error> {
         if self.ask_for_room(flow) {
             return Err(Error::WouldBlock);
         }
-        let slice = self.stack.buffer(bytes).ok_or(Error::NoMemory)?;
+        let slice = make(&mut self.stack).ok_or(Error::NoMemory)?;
         Ok(self.stack.send(flow, slice)?)
     }
 

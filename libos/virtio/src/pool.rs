@@ -103,11 +103,9 @@ impl<D: Dma> Pool<D> {
         Some(slot.share(bytes.len() as u32))
     }
 
-    /// The same in a slot to receive into, if one is free and large enough.
-    pub fn copy_to_received(&mut self, bytes: &[u8]) -> Option<DmaBuffer> {
-        let mut slot = self.receive.take().filter(|slot| slot.bytes() as usize >= bytes.len())?;
-        slot.write(0, bytes);
-        Some(slot.share(bytes.len() as u32))
+    /// A slot to receive into, if one is free and of at least `bytes`.
+    pub fn take_received(&mut self, bytes: usize) -> Option<Slot> {
+        self.receive.take().filter(|slot| slot.bytes() as usize >= bytes)
     }
 
     /// Gives blocks of which nothing is in use back to the world, all but `keep_bytes`: a few at a time. From

@@ -4,9 +4,10 @@
 //! from where it lies. So a program may offer far more than it has touched, and nothing is consumed that
 //! cannot be put anywhere. Others read into a buffer, which is copied.
 
+use super::source::total;
 use crate::buffers::{CallBuffer, CallBuffers};
 use crate::call::Call;
-use crate::memory::{ProcessMemory, ReachedPieces};
+use crate::memory::{ProcessMemory, ReachedPieces, Touch};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use nom_fs::Errno;
@@ -26,7 +27,7 @@ impl<'c> Destination<'c> {
     /// These places, of which at most `most` bytes are filled by the call.
     pub fn new(call: &'c Call<'_>, pieces: &'c [(u64, u64)], most: u64) -> Destination<'c> {
         let (memory, buffers) = (call.memory(), &call.family().buffers);
-        let len = pieces.iter().fold(0_u64, |sum, (_, len)| sum.saturating_add(*len)).min(most) as usize;
+        let len = total(pieces).min(most) as usize;
         Destination { memory, buffers, pieces, len, buffer: RefCell::new(None) }
     }
 
@@ -40,7 +41,7 @@ impl<'c> Destination<'c> {
     /// # Errors
     /// `EFAULT` unless the program could write all of them itself.
     pub fn reached(&self, count: usize) -> Result<ReachedPieces<'_>, Errno> {
-        self.memory.reached_pieces(self.pieces, count as u64)
+        self.memory.reached_pieces(self.pieces, 0, count as u64, Touch::Write)
     }
 
     /// What `read` says, which puts bytes into a buffer; `count` tells how many of them are the program's.

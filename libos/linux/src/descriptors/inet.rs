@@ -10,6 +10,7 @@ use super::open::Stream;
 use super::places::{LocalKind, Place, Places};
 use super::ready::{Events, Waiters};
 use super::socket::{Address, Options, Peeking, Side, Socket, events};
+use super::source::Source;
 use super::tcp_info;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -178,6 +179,16 @@ impl<N: Observed + 'static> Inet<N> {
         let count = self.with(|sockets| sockets.unread(id))?.min(to.len());
         let mut target = to.reached(count)?;
         self.with(|sockets| sockets.receive_with(id, count, |bytes| target.put(bytes)))
+    }
+
+    /// Sends from where a program has it; nothing unless it goes over the network.
+    fn send_at_once(&self, from: &Source<'_>) -> Option<Result<usize, Errno>> {
+        let State::Stream(id, _) = self.state.get() else { return None };
+        let mut reached = match from.reached() {
+            Ok(reached) => reached,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(self.with(|sockets| sockets.send_with(id, from.len(), |room| reached.get(room))))
     }
 
     fn accepted(&self, id: SocketId, peer: SocketAddr) -> Inet<N> {
@@ -454,6 +465,14 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         self.with(|sockets| sockets.send(id, what.bytes))
     }
 
+    fn send_from(&self, from: &Source<'_>, how: &Outgoing<'_>) -> Result<usize, Errno> {
+        let at_once = if how.is_urgent { None } else { self.send_at_once(from) };
+        match at_once {
+            Some(sent) => sent,
+            None => from.by_buffer(|bytes| self.send(&Outgoing { bytes, ..*how })),
+        }
+    }
+
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
         if let Some(received) = self.with_local(|local| local.receive(target, peeking)) {
             // Of whom it comes is a local socket's to tell.
@@ -565,6 +584,10 @@ impl<N: Observed + 'static> Stream for Inet<N> {
 
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         self.send(&Outgoing::plain(bytes))
+    }
+
+    fn write_from(&self, from: &Source<'_>) -> Result<usize, Errno> {
+        self.send_from(from, &Outgoing::plain(&[]))
     }
 
     fn ready(&self) -> Events {

@@ -31,6 +31,7 @@ pub(crate) mod queue;
 pub(crate) mod ready;
 pub(crate) mod signals;
 mod socket;
+mod source;
 mod table;
 mod tcp_info;
 mod timer;

@@ -6,6 +6,7 @@ use super::epoll::Epoll;
 use super::node::OpenNode;
 use super::ready::Events;
 use super::socket::Socket;
+use super::source::Source;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -41,6 +42,14 @@ pub(crate) trait Stream {
     /// `EINVAL` for what is not written; `EAGAIN`.
     fn write(&self, _bytes: &[u8]) -> Result<usize, Errno> {
         Err(Errno::EINVAL)
+    }
+
+    /// The same, what a program gives.
+    ///
+    /// # Errors
+    /// As [`Stream::write`]; `EFAULT`.
+    fn write_from(&self, from: &Source<'_>) -> Result<usize, Errno> {
+        from.by_buffer(|bytes| self.write(bytes))
     }
 
     /// What it is ready for.

@@ -7,6 +7,7 @@ use super::open::Stream;
 pub(crate) use super::options::Options;
 use super::places::{LocalKind, Place};
 use super::ready::Events;
+use super::source::Source;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -197,6 +198,13 @@ pub(crate) trait Socket {
     /// # Errors
     /// As send(2).
     fn send(&self, what: &Outgoing<'_>) -> Result<usize, Errno>;
+    /// Sends what a program gives, as `how` says.
+    ///
+    /// # Errors
+    /// As send(2).
+    fn send_from(&self, from: &Source<'_>, how: &Outgoing<'_>) -> Result<usize, Errno> {
+        from.by_buffer(|bytes| self.send(&Outgoing { bytes, ..*how }))
+    }
     /// Receives.
     ///
     /// # Errors

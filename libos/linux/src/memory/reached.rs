@@ -21,14 +21,14 @@ impl fmt::Debug for Reached<'_> {
     }
 }
 
-/// The same of several places, which are written one behind the other.
+/// The same of several places, which are read or written one behind the other.
 pub struct ReachedPieces<'m> {
     pages: &'m dyn PageSource,
     /// Address and length of each, of which the first has been begun with.
     pieces: &'m [(u64, u64)],
-    /// Bytes of the first that are written.
+    /// Bytes of the first that are done with.
     done: u64,
-    /// Bytes that may be written yet.
+    /// Bytes that are left.
     left: u64,
     _unchanged: Ref<'m, State>,
 }
@@ -40,28 +40,32 @@ impl fmt::Debug for ReachedPieces<'_> {
 }
 
 impl ProcessMemory {
-    /// Makes the first `bytes` of several places, each an address and a length, there to be written.
+    /// Makes `bytes` of several places, each an address and a length, there to be read or to be written:
+    /// those behind the first `done`.
     ///
     /// # Errors
-    /// `EFAULT` unless the process could write all of that itself.
+    /// `EFAULT` unless the process could do so with all of them itself.
     pub fn reached_pieces<'m>(
         &'m self,
-        pieces: &'m [(u64, u64)],
+        mut pieces: &'m [(u64, u64)],
+        mut done: u64,
         bytes: u64,
+        touch: Touch,
     ) -> Result<ReachedPieces<'m>, Errno> {
-        let mut left = bytes;
-        for (address, len) in pieces {
-            let part = left.min(*len);
-            self.reach(*address, part, Touch::Write)?;
-            left -= part;
+        while let [(_, len), rest @ ..] = pieces
+            && *len <= done
+            && done > 0
+        {
+            (pieces, done) = (rest, done - len);
         }
-        Ok(ReachedPieces {
-            pages: &*self.pages,
-            pieces,
-            done: 0,
-            left: bytes - left,
-            _unchanged: self.state.borrow(),
-        })
+        let (mut left, mut passed) = (bytes, done);
+        for (address, len) in pieces {
+            let part = left.min(*len - passed);
+            self.reach(address.wrapping_add(passed), part, touch)?;
+            (left, passed) = (left - part, 0);
+        }
+        let (pages, left) = (&*self.pages, bytes - left);
+        Ok(ReachedPieces { pages, pieces, done, left, _unchanged: self.state.borrow() })
     }
 
     /// Makes `bytes` at `address` there, to be read or to be written.
@@ -108,18 +112,42 @@ impl ReachedPieces<'_> {
     /// # Panics
     /// If they are more than were asked for.
     pub fn put(&mut self, mut bytes: &[u8]) {
-        assert!(bytes.len() as u64 <= self.left, "no more than was asked for");
-        self.left -= bytes.len() as u64;
-        while !bytes.is_empty() {
+        while let Some((address, count)) = self.next(bytes.len()) {
+            let (now, later) = bytes.split_at(count);
+            self.pages.write(address, now);
+            bytes = later;
+        }
+    }
+
+    /// Copies the next bytes from the process.
+    ///
+    /// # Panics
+    /// If they are more than were asked for.
+    pub fn get(&mut self, mut bytes: &mut [u8]) {
+        while let Some((address, count)) = self.next(bytes.len()) {
+            let (now, later) = bytes.split_at_mut(count);
+            self.pages.read(address, now);
+            bytes = later;
+        }
+    }
+
+    /// Where the next of `wanted` bytes are, and how many there; nothing if none is wanted.
+    #[inline]
+    fn next(&mut self, wanted: usize) -> Option<(u64, usize)> {
+        if wanted == 0 {
+            return None;
+        }
+        assert!(wanted as u64 <= self.left, "no more than was asked for");
+        loop {
             let (address, len) = self.pieces[0];
-            let count = (len - self.done).min(bytes.len() as u64);
-            if count > 0 {
-                self.pages.write(address + self.done, &bytes[..count as usize]);
-            }
-            bytes = &bytes[count as usize..];
+            let (start, count) = (address.wrapping_add(self.done), (len - self.done).min(wanted as u64));
             self.done += count;
             if self.done == len {
                 (self.pieces, self.done) = (&self.pieces[1..], 0);
+            }
+            if count > 0 {
+                self.left -= count;
+                return Some((start, count as usize));
             }
         }
     }

@@ -725,7 +725,7 @@ fn what_is_received_goes_into_pieces_in_order_and_nowhere_if_one_is_bad() {
     let (_, memory) = memory(4, 100);
     memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
     let pieces = [(START, 3), (0, 0), (START + PAGE - 2, 2), (START + PAGE, 9)];
-    let mut reached = memory.reached_pieces(&pieces, 5).unwrap();
+    let mut reached = memory.reached_pieces(&pieces, 0, 5, Touch::Write).unwrap();
     reached.put(b"ab");
     reached.put(b"cde");
     drop(reached);
@@ -734,8 +734,46 @@ fn what_is_received_goes_into_pieces_in_order_and_nowhere_if_one_is_bad() {
     assert_eq!(&bytes, b"abc");
     memory.read(START + PAGE - 2, &mut bytes[..2]).unwrap();
     assert_eq!(&bytes[..2], b"de");
-    assert_eq!(memory.reached_pieces(&pieces, 6).err(), Some(Errno::EFAULT));
-    assert_eq!(memory.reached_pieces(&[(u64::MAX, 2)], 2).err(), Some(Errno::EFAULT));
+    assert_eq!(memory.reached_pieces(&pieces, 0, 6, Touch::Write).err(), Some(Errno::EFAULT));
+    assert_eq!(memory.reached_pieces(&[(u64::MAX, 2)], 0, 2, Touch::Write).err(), Some(Errno::EFAULT));
+}
+
+#[test]
+fn what_is_sent_comes_from_pieces_in_order_behind_those_that_have_gone() {
+    let (_, memory) = memory(4, 100);
+    memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    memory.write(START, b"abc").unwrap();
+    memory.write(START + PAGE - 2, b"de").unwrap();
+    let pieces = [(START, 3), (0, 0), (START + PAGE - 2, 2), (START + PAGE, 9)];
+    let text = |before: u64| {
+        let mut reached = memory.reached_pieces(&pieces, before, 5 - before, Touch::Read).unwrap();
+        let mut bytes = vec![0; (5 - before) as usize];
+        let (first, second) = bytes.split_at_mut(1.min(5 - before as usize));
+        reached.get(first);
+        reached.get(second);
+        bytes
+    };
+    for before in 0..=5 {
+        assert_eq!(text(before), b"abcde"[before as usize..], "behind {before}");
+    }
+    assert_eq!(memory.reached_pieces(&pieces, 4, 2, Touch::Read).err(), Some(Errno::EFAULT));
+    assert_eq!(memory.reached_pieces(&pieces, 5, 1, Touch::Read).err(), Some(Errno::EFAULT));
+}
+
+#[test]
+fn pages_are_not_remembered_beyond_a_change_of_what_may_be_done_with_them() {
+    let (_, memory) = memory(4, 100);
+    memory.map(Where::At(START), 2 * PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
+    for _ in 0..2 {
+        memory.write(START, b"a").unwrap();
+        memory.write(START + PAGE, b"b").unwrap();
+    }
+    memory.protect(START, PAGE, Rights::READ).unwrap();
+    assert_eq!(memory.write(START, b"c"), Err(Errno::EFAULT));
+    assert_eq!(memory.write(START + PAGE, b"c"), Ok(()));
+    memory.unmap(START + PAGE, PAGE).unwrap();
+    assert_eq!(memory.read(START + PAGE, &mut [0]), Err(Errno::EFAULT));
+    assert_eq!(memory.read(START, &mut [0]), Ok(()));
 }
 
 #[test]
@@ -743,7 +781,7 @@ fn what_is_received_goes_into_pieces_in_order_and_nowhere_if_one_is_bad() {
 fn more_than_is_there_is_put_nowhere() {
     let (_, memory) = memory(4, 100);
     memory.map(Where::At(START), PAGE, MappedRegion::zeros(Rights::READ_WRITE)).unwrap();
-    memory.reached_pieces(&[(START, 9)], 2).unwrap().put(b"abc");
+    memory.reached_pieces(&[(START, 9)], 0, 2, Touch::Write).unwrap().put(b"abc");
 }
 
 /// A file of which one page cannot be read.

@@ -450,6 +450,21 @@ impl<N: Nic> Stack<N> {
     pub fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
         self.link.nic.buffer(bytes)
     }
+
+    /// The same for `len` bytes that `fill` writes to where they are sent from: all of them.
+    #[inline]
+    pub fn filled(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Slice<N::Buffer>> {
+        let mut slice = self.link.nic.blank(len)?;
+        let range = slice.range();
+        let Some(memory) = slice.memory() else {
+            // Of a kind that is written once.
+            let mut bytes = alloc::vec![0; len];
+            fill(&mut bytes);
+            return self.buffer(&bytes);
+        };
+        fill(&mut memory[range]);
+        Some(slice)
+    }
 }
 
 /// When to look again for room in the ring.

@@ -6,7 +6,7 @@ use super::shared::Shared;
 use super::transmit::Transmitter;
 use super::{LaneSetup, Options};
 use crate::error::{Error, Result};
-use crate::memory::DmaBuffer;
+use crate::memory::{DmaBuffer, Slot};
 use crate::pool::Pool;
 use crate::queue::Errors;
 use crate::transport;
@@ -212,6 +212,21 @@ impl<R: Registers, D: Dma, C: Clock> QueuePair<R, D, C> {
         }
         self.receiver.refill(&mut self.pool, &self.shared.transport, &mut self.counters);
     }
+
+    /// A slot of at least `bytes` to send from.
+    #[inline]
+    fn slot(&mut self, bytes: usize) -> Option<Slot> {
+        self.pool.take(bytes).or_else(|| self.late_slot(bytes))
+    }
+
+    /// The same once the device has given back what it has read.
+    #[cold]
+    fn late_slot(&mut self, bytes: usize) -> Option<Slot> {
+        self.transmitter.reclaim();
+        let slot = self.pool.take(bytes);
+        // What is sent is kept until its receipt is acknowledged: the device must be able to hear that.
+        if slot.is_none() && self.receiver.has_enough() { self.pool.take_received(bytes) } else { slot }
+    }
 }
 
 impl<R: Registers, D: Dma, C: Clock> Buffers for QueuePair<R, D, C> {
@@ -219,16 +234,14 @@ impl<R: Registers, D: Dma, C: Clock> Buffers for QueuePair<R, D, C> {
 
     #[inline]
     fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<DmaBuffer>> {
-        if let Some(copy) = self.pool.copy(bytes) {
-            return Some(Slice::new(copy));
-        }
-        self.transmitter.reclaim();
-        let mut copy = self.pool.copy(bytes);
-        // What is sent is kept until its receipt is acknowledged: the device must be able to hear that.
-        if copy.is_none() && self.receiver.has_enough() {
-            copy = self.pool.copy_to_received(bytes);
-        }
-        copy.map(Slice::new)
+        let mut slot = self.slot(bytes.len())?;
+        slot.write(0, bytes);
+        Some(Slice::new(slot.share(bytes.len() as u32)))
+    }
+
+    #[inline]
+    fn blank(&mut self, len: usize) -> Option<Slice<DmaBuffer>> {
+        self.slot(len).map(|slot| Slice::new(slot.share(len as u32)))
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Option<Slice<DmaBuffer>> {

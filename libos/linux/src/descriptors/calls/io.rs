@@ -1,12 +1,12 @@
 //! Reading and writing.
 
 use super::{get, with_vfs};
-use crate::buffers::CallBuffer;
 use crate::call::Call;
 use crate::descriptors::destination::Destination;
 use crate::descriptors::node::OpenNode;
 use crate::descriptors::open::{Description, Stream};
 use crate::descriptors::ready::until_ready;
+use crate::descriptors::source::{Source, total};
 use crate::memory::Touch;
 use crate::signals::Signal;
 use crate::table::SystemCall;
@@ -208,7 +208,7 @@ pub(super) enum Rest {
     Waits,
 }
 
-/// Has `give` give pieces of the caller's memory to a stream, a buffer at a time; says how much it gave.
+/// Has `give` give pieces of the caller's memory to a stream, a part at a time; says how much it gave.
 ///
 /// # Errors
 /// `EMSGSIZE`; what `give` says if it has not given anything before; `EFAULT` likewise.
@@ -217,18 +217,18 @@ pub(super) fn give_pieces(
     description: &Description,
     pieces: &[(u64, u64)],
     rest: Rest,
-    mut give: impl FnMut(&[u8]) -> Result<u64, Errno>,
+    mut give: impl FnMut(&Source<'_>) -> Result<u64, Errno>,
 ) -> Result<u64, Errno> {
     let len = total(pieces).min(CALL_BYTES);
     let most = at_once(description, len)?;
     let mut done = 0;
     loop {
-        let bytes = gathered(call, pieces, done, (len - done).min(most));
-        let given = bytes.and_then(|bytes| Ok((give(&bytes)?, bytes.len() as u64)));
-        let (count, wanted) = match given {
+        let source = Source::new(call, pieces, done, (len - done).min(most));
+        let wanted = source.len() as u64;
+        let count = match give(&source) {
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
-            Ok(given) => given,
+            Ok(count) => count,
         };
         done += count;
         if done == len || count < wanted && rest == Rest::Ends {
@@ -242,15 +242,26 @@ pub(super) fn give_pieces(
 /// wait.
 fn write_stream(call: &Call<'_>, description: &Description, pieces: &[(u64, u64)]) -> Result<u64, Errno> {
     let rest = if description.is_nonblocking() { Rest::Ends } else { Rest::Waits };
-    give_pieces(call, description, pieces, rest, |bytes| {
-        write_bytes(call, description, bytes).map(|count| count as u64)
+    let stream = description.stream().ok_or(Errno::EINVAL)?;
+    give_pieces(call, description, pieces, rest, |source| {
+        write_to(call, description, stream, || stream.write_from(source)).map(|count| count as u64)
     })
 }
 
-/// Writes to a stream; who writes to nobody is sent a signal.
+/// Writes to a stream.
 pub(super) fn write_bytes(call: &Call<'_>, description: &Description, bytes: &[u8]) -> Result<usize, Errno> {
     let stream = description.stream().ok_or(Errno::EINVAL)?;
-    let written = wait(call, description, stream, Way::Write, || stream.write(bytes));
+    write_to(call, description, stream, || stream.write(bytes))
+}
+
+/// Writes to a stream as `act` does; who writes to nobody is sent a signal.
+fn write_to(
+    call: &Call<'_>,
+    description: &Description,
+    stream: &Rc<dyn Stream>,
+    act: impl FnMut() -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let written = wait(call, description, stream, Way::Write, act);
     if written == Err(Errno::EPIPE) {
         call.raise(Signal::PIPE);
     }
@@ -335,31 +346,6 @@ pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Pieces
         .try_fold(0_u64, |sum, (_, len)| sum.checked_add(*len))
         .is_none_or(|sum| sum > i64::MAX as u64);
     if is_long { Err(Errno::EINVAL) } else { Ok(pieces) }
-}
-
-/// Bytes of all pieces.
-fn total(pieces: &[(u64, u64)]) -> u64 {
-    pieces.iter().map(|(_, len)| len).sum()
-}
-
-/// At most `most` bytes of the pieces, one behind the other, without the first `done`: programs may name more
-/// than there is memory for.
-pub(super) fn gathered(
-    call: &Call<'_>,
-    pieces: &[(u64, u64)],
-    done: u64,
-    most: u64,
-) -> Result<CallBuffer, Errno> {
-    let mut bytes = call.buffer((total(pieces) - done).min(most) as usize);
-    let (mut rest, mut passed) = (&mut bytes[..], done);
-    for (start, len) in pieces {
-        let from = passed.min(*len);
-        passed -= from;
-        let (piece, behind) = rest.split_at_mut((*len - from).min(rest.len() as u64) as usize);
-        call.memory().read(start.wrapping_add(from), piece)?;
-        rest = behind;
-    }
-    Ok(bytes)
 }
 
 fn read_pieces(call: &Call<'_>) -> Result<u64, Errno> {

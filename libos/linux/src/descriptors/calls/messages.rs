@@ -9,6 +9,7 @@ use crate::descriptors::destination::Destination;
 use crate::descriptors::message::{Outgoing, Received};
 use crate::descriptors::open::Description;
 use crate::descriptors::socket::{Address, Peeking, Socket};
+use crate::descriptors::source::Source;
 use crate::signals::Signal;
 use crate::table::SystemCall;
 use linux_raw_sys::general as nr;
@@ -82,15 +83,23 @@ pub(super) fn attempt<T>(
 }
 
 /// Sends all of this, unless it must not wait.
-fn send(call: &Call<'_>, description: &Description, flags: u32, what: &Outgoing<'_>) -> Result<u64, Errno> {
+fn send(
+    call: &Call<'_>,
+    description: &Description,
+    flags: u32,
+    source: &Source<'_>,
+    how: &Outgoing<'_>,
+) -> Result<u64, Errno> {
     let socket = description.socket()?;
-    let is_urgent = flags & abi::MSG_OOB != 0;
     let limits = (flags, socket.options().send_within_ns.get());
-    let (mut done, mut attached) = (0, what.attached);
+    let mut how = Outgoing { is_urgent: flags & abi::MSG_OOB != 0, ..*how };
+    let mut done = 0;
     loop {
-        let part = Outgoing { bytes: &what.bytes[done..], attached, is_urgent, ..*what };
-        match attempt(call, description, limits, || socket.send(&part)) {
-            Ok(count) => done += count,
+        match attempt(call, description, limits, || socket.send_from(source, &how)) {
+            Ok(count) => {
+                source.pass(count);
+                done += count;
+            }
             Err(_) if done > 0 => break,
             Err(error) => {
                 if error == Errno::EPIPE && flags & abi::MSG_NOSIGNAL == 0 {
@@ -100,15 +109,15 @@ fn send(call: &Call<'_>, description: &Description, flags: u32, what: &Outgoing<
             }
         }
         // They went with the first bytes.
-        attached = &[];
-        if done >= what.bytes.len() || description.is_nonblocking() || flags & abi::MSG_DONTWAIT != 0 {
+        how.attached = &[];
+        if source.len() == 0 || description.is_nonblocking() || flags & abi::MSG_DONTWAIT != 0 {
             break;
         }
     }
     Ok(done as u64)
 }
 
-/// Sends what lies in pieces of the program's memory, a buffer at a time, as `how` says.
+/// Sends what lies in pieces of the program's memory, a part at a time, as `how` says.
 fn send_pieces(
     call: &Call<'_>,
     description: &Description,
@@ -117,8 +126,8 @@ fn send_pieces(
     how: &Outgoing<'_>,
 ) -> Result<u64, Errno> {
     let mut attached = how.attached;
-    give_pieces(call, description, pieces, Rest::Ends, |bytes| {
-        let sent = send(call, description, flags, &Outgoing { bytes, attached, ..*how });
+    give_pieces(call, description, pieces, Rest::Ends, |source| {
+        let sent = send(call, description, flags, source, &Outgoing { attached, ..*how });
         // They went with the first bytes.
         attached = &[];
         sent

@@ -1,12 +1,13 @@
 //! Moving bytes between descriptors: splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
-use super::io::{Way, gathered, pieces, wait, write_bytes};
+use super::io::{Way, pieces, wait, write_bytes};
 use super::{get, with_vfs};
 use crate::call::Call;
 use crate::descriptors::buffer::{Buffer, PIPE_BYTES};
 use crate::descriptors::destination::Destination;
 use crate::descriptors::open::Description;
 use crate::descriptors::ready::until_ready;
+use crate::descriptors::source::Source;
 use crate::signals::Signal;
 use crate::table::SystemCall;
 use alloc::rc::Rc;
@@ -226,8 +227,8 @@ fn from_memory(call: &Call<'_>) -> Result<u64, Errno> {
     let buffer = pipe(&description).ok_or(Errno::EBADF)?;
     let pieces = pieces(call, call.arguments[1], call.arguments[2])?;
     if description.check_write().is_ok() {
-        let bytes = gathered(call, &pieces, 0, PIPE_BYTES as u64)?;
-        return put_all(call, (&description, buffer, flags), &bytes);
+        let source = Source::new(call, &pieces, 0, PIPE_BYTES as u64);
+        return source.by_buffer(|bytes| put_all(call, (&description, buffer, flags), bytes));
     }
     let to = Destination::new(call, &pieces, PIPE_BYTES as u64);
     let read = || to.by_buffer(|bytes| buffer.read(bytes), |count| *count);
