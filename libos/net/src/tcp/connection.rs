@@ -97,6 +97,8 @@ pub struct Settings {
     /// Whether small segments wait for acknowledgements (RFC 896). A server that answers in one piece gains
     /// nothing.
     pub nagle: bool,
+    /// Whether a large window is sent over its round trip ([pacing](super::pace)) rather than at once.
+    pub paces: bool,
     /// Whether and when to ask silent peers; off by default, as the RFC wants it.
     pub keep_alive: Option<KeepAlive>,
     /// Retransmissions in a row before giving up.
@@ -131,6 +133,7 @@ impl Default for Settings {
             timeout_min: Duration::from_millis(200),
             acknowledge_delay: Duration::from_millis(40),
             nagle: false,
+            paces: true,
             keep_alive: None,
             retries_max: 12,
             handshake_retries_max: 5,

@@ -164,6 +164,10 @@ impl<B: Buffer> Connection<B> {
             self.watch_window(context);
             return None;
         }
+        let len = if len > 0 && context.settings.paces { self.paced(context.now, len, mss) } else { len };
+        if len == 0 && remaining > 0 {
+            return None;
+        }
         let payload = self.cut(self.send.next, len);
         let len = chain_len(&payload) as u32;
         let mut flags = Flags::ACK;

@@ -19,6 +19,8 @@ impl<B: Buffer> Connection<B> {
         if self.rare.some().is_some_and(|rare| take_due(&mut rare.persist, context.now)) {
             self.persist(context, effects);
         }
+        // Whether more may go then is for `emit` to see.
+        let _ = self.rare.some().map(|rare| take_due(&mut rare.pace.until, context.now));
         if take_due(&mut self.deadlines.keep_alive, context.now) {
             self.keep_alive(context, effects);
         }

@@ -16,6 +16,7 @@ pub mod hystart;
 pub mod input;
 pub mod listen;
 pub mod memory;
+pub mod pace;
 pub mod plain;
 pub mod proportion;
 pub mod rack;

@@ -61,6 +61,11 @@ impl Rack {
         Duration::from_micros(u64::from(self.rtt_us))
     }
 
+    /// The same in microseconds; 0 before there is any.
+    pub fn rtt_us(&self) -> u32 {
+        self.rtt_us
+    }
+
     /// Whether the last segment is to go again.
     #[inline]
     pub fn is_tail_due(&self) -> bool {

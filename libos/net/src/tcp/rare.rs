@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::forward::Forward;
+use super::pace::Pace;
 use super::segment::Segment;
 use super::sequence::Seq;
 use super::undo::Reduction;
@@ -42,6 +43,8 @@ pub struct Rare {
     pub persist: Option<Instant>,
     /// The end of our patience in FIN-WAIT-2.
     pub linger: Option<Instant>,
+    /// When the next burst may go.
+    pub pace: Pace,
 }
 
 impl Rare {
@@ -60,6 +63,7 @@ impl Rare {
         no_challenge_before: None,
         persist: None,
         linger: None,
+        pace: Pace::IDLE,
     };
 
     /// Whether nothing of it says anything any more, of a connection whose oldest byte in flight is `una`.
@@ -75,6 +79,7 @@ impl Rare {
         let is_said = self.twice.is_none() && self.fin.is_none() && self.refusal.is_none();
         let is_waiting = self.persist.is_some()
             || self.linger.is_some()
+            || !self.pace.is_over(now)
             || self.no_challenge_before.is_some_and(|until| now < until);
         !is_recovering && is_said && !is_waiting
     }
@@ -116,7 +121,8 @@ impl RareBox {
     /// The first of its deadlines.
     #[inline]
     pub fn first(&self) -> Option<Instant> {
-        self.0.as_deref().and_then(|rare| sooner(rare.persist, rare.linger))
+        let of = |rare: &Rare| sooner(sooner(rare.persist, rare.linger), rare.pace.until);
+        self.0.as_deref().and_then(of)
     }
 }
 

@@ -88,6 +88,7 @@ fn set(config: &mut Config, words: &[String]) -> Result<(), String> {
     let values = words[1..].iter().map(|word| number(word)).collect::<Result<Vec<_>, _>>()?;
     match (words[0].as_str(), &values[..]) {
         ("nagle", []) => config.tcp.nagle = true,
+        ("unpaced", []) => config.tcp.paces = false,
         ("window", [bytes]) => config.tcp.fix_windows(*bytes as u32, config.tcp.send_max),
         ("send-max", [bytes]) => config.tcp.fix_windows(config.tcp.receive_window, *bytes as usize),
         ("retries", [count]) => config.tcp.retries_max = *count as u32,
