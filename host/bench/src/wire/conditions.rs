@@ -1,5 +1,6 @@
 //! What a cable does to the frames that pass.
 
+use super::cable::RATE;
 use anyhow::{Result, ensure};
 use std::fmt;
 use std::time::Duration;
@@ -23,6 +24,13 @@ pub struct Conditions {
 const DELAYS_MS: [u64; 4] = [0, 10, 50, 200];
 /// Losses of the grid, of a million.
 const LOSSES: [u32; 4] = [0, 1_000, 10_000, 50_000];
+
+/// Of what one cable carries, what all may carry that are measured at the same time.
+const TOGETHER: f64 = 1.5;
+/// Most pairs at the same time.
+const AT_ONCE_MAX: usize = 6;
+/// Bits of payload in a full segment with timestamps.
+const SEGMENT_BITS: f64 = 1448.0 * 8.0;
 
 impl Conditions {
     const fn of(delay_ms: u64, loss: u32) -> Conditions {
@@ -56,6 +64,19 @@ impl Conditions {
         [Conditions::of(10, 0), Conditions::of(50, 10_000)].into_iter().chain(Conditions::others()).collect()
     }
 
+    /// Between how many pairs it is measured at the same time: as many as carry together what is no work for
+    /// this computer. Where frames are lost at random few bits pass, and many runs are needed.
+    pub fn at_once(&self) -> usize {
+        let (p, rtt) = (f64::from(self.loss + self.corrupt) / 1e6, self.delay.as_secs_f64());
+        if p == 0.0 || rtt == 0.0 {
+            return 1;
+        }
+        // RFC 9438, section 5.1, in segments: the larger of Reno's window and Cubic's.
+        let window = (1.5 / p).sqrt().max(1.054 * (rtt / p).powf(0.75));
+        let rate = window * SEGMENT_BITS / rtt;
+        ((TOGETHER * RATE as f64 / rate) as usize).clamp(1, AT_ONCE_MAX)
+    }
+
     fn others() -> [Conditions; 3] {
         let base = Conditions::of(10, 0);
         [
@@ -86,6 +107,13 @@ impl fmt::Display for Conditions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn points_where_little_passes_are_measured_many_times_at_once() {
+        let at_once = |delay_ms, loss| Conditions::of(delay_ms, loss).at_once();
+        assert_eq!([at_once(0, 50_000), at_once(10, 0), at_once(200, 0)], [1; 3]);
+        assert_eq!([at_once(10, 1_000), at_once(10, 10_000), at_once(200, 50_000)], [3, 6, 6]);
+    }
 
     #[test]
     fn points_have_names_of_their_own() {
