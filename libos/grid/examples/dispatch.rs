@@ -33,7 +33,7 @@ fn main() {
         }
     } else {
         // Three clients with something to do: a round puts in eight of each, and takes out all.
-        let record = ResourceRecord { messages: 1, core_ns: 1000, bytes: 100, device_ns: 0 };
+        let record = ResourceRecord { messages: 1, core_ns: 1000, bytes: 100, ..ResourceRecord::default() };
         while served < count {
             let now_ns = served * 1000;
             for message in 0..24 {

@@ -61,8 +61,12 @@ pub const SCHEDULERS: [(&str, SchedulerKind); 5] = [
 ];
 
 /// All metrics, by name.
-pub const METRICS: [(&str, SharedMetric); 3] =
-    [("time", SharedMetric::CoreTime), ("bytes", SharedMetric::Bytes), ("messages", SharedMetric::Messages)];
+pub const METRICS: [(&str, SharedMetric); 4] = [
+    ("time", SharedMetric::CoreTime),
+    ("bytes", SharedMetric::Bytes),
+    ("sent", SharedMetric::SentBytes),
+    ("messages", SharedMetric::Messages),
+];
 
 /// What has this name.
 fn named<T: Copy>(all: &[(&str, T)], name: &str) -> Option<T> {

@@ -10,6 +10,8 @@ pub struct ResourceRecord {
     pub core_ns: u64,
     /// Bytes that were moved.
     pub bytes: u64,
+    /// Bytes that were transmitted for it.
+    pub sent_bytes: u64,
     /// Nanoseconds of a device.
     pub device_ns: u64,
 }
@@ -19,6 +21,7 @@ impl core::ops::AddAssign for ResourceRecord {
         self.messages = self.messages.saturating_add(other.messages);
         self.core_ns = self.core_ns.saturating_add(other.core_ns);
         self.bytes = self.bytes.saturating_add(other.bytes);
+        self.sent_bytes = self.sent_bytes.saturating_add(other.sent_bytes);
         self.device_ns = self.device_ns.saturating_add(other.device_ns);
     }
 }
@@ -33,6 +36,8 @@ pub enum SharedMetric {
     CoreTime,
     /// Bytes.
     Bytes,
+    /// Bytes that were transmitted: what a client gets of a line.
+    SentBytes,
     /// Nanoseconds of a device.
     DeviceTime,
 }
@@ -46,6 +51,7 @@ impl SharedMetric {
             SharedMetric::Messages => record.messages,
             SharedMetric::CoreTime => record.core_ns,
             SharedMetric::Bytes => record.bytes,
+            SharedMetric::SentBytes => record.sent_bytes,
             SharedMetric::DeviceTime => record.device_ns,
         }
     }

@@ -67,6 +67,13 @@ struct Ticket {
     is_begun: bool,
 }
 
+/// What a scheduler knows of what an activity has had.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    core_ns: u64,
+    sent_bytes: u64,
+}
+
 /// What is being served.
 #[derive(Clone, Copy, Debug)]
 struct Serving {
@@ -98,8 +105,8 @@ pub(crate) struct Gate<B> {
     serving: Option<Serving>,
     /// What was served, for whom, since the scheduler was told.
     untold: (ClientIndex, ResourceRecord),
-    /// What the scheduler was told of each activity's time, in nanoseconds, by their numbers.
-    told_of: Vec<u64>,
+    /// What the scheduler was told of each activity, by their numbers.
+    told_of: Vec<Told>,
     /// Who earns by his contract, each with what else the scheduler is told of him; and what that brings.
     by_contract: Vec<(ClientIndex, ClientParameters)>,
     yields: Yields,
@@ -192,7 +199,7 @@ impl<B: Buffer> Gate<B> {
             queues.add(*client, parameters, limits).expect(CHECKED);
         }
         let by_contract = by_contract(plan, &payers);
-        let none: Vec<u64> = payers.rules().names().map(|_| 0).collect();
+        let activities = payers.rules().names().count();
         Some(Gate {
             queues,
             frames: Vec::new(),
@@ -202,12 +209,12 @@ impl<B: Buffer> Gate<B> {
             alone: 0,
             harvested: 0,
             is_fresh: false,
-            taken: none.clone(),
+            taken: alloc::vec![0; activities],
             has_taken: false,
             left: SERVE_MAX,
             serving: None,
             untold: (0, ResourceRecord::default()),
-            told_of: none,
+            told_of: alloc::vec![Told::default(); activities],
             by_contract,
             yields: Yields::new(at_input.metric),
             paces: alloc::vec![Pace::default(); SHARED + 1],
@@ -307,15 +314,16 @@ impl<B: Buffer> Gate<B> {
         self.payers.pay(now_ns);
         // A request may have said that it is for another: who that was is told with the rest.
         let activity = if client < SHARED { Activity(client as u32) } else { self.payers.present() };
-        let core_ns = self.untold_ns(activity);
-        let kibibyte_ns = core_ns.saturating_mul(1024) / record.bytes;
+        let consumed = self.untold_of(activity);
+        let kibibyte_ns = consumed.core_ns.saturating_mul(1024) / record.bytes;
         let pace = &mut self.paces[client];
         pace.kibibyte_ns = match pace.kibibyte_ns {
             0 => kibibyte_ns,
             // That the core was taken away meanwhile says nothing of the bytes.
             before => (3 * before + kibibyte_ns.min(2 * before)) / 4,
         };
-        self.queues.served(client, &ResourceRecord { core_ns, ..record }, now_ns);
+        let ResourceRecord { core_ns, sent_bytes, .. } = consumed;
+        self.queues.served(client, &ResourceRecord { core_ns, sent_bytes, ..record }, now_ns);
     }
 
     /// Whoever had frames put into queues is charged for that.
@@ -325,24 +333,30 @@ impl<B: Buffer> Gate<B> {
         self.has_taken = false;
     }
 
-    /// Tells the scheduler of what activities have taken of the core beside what was served: who sends what
-    /// is lost, or is sent a great deal, has had that time.
+    /// Tells the scheduler of what activities have had beside what was served: who sends what is lost, or is
+    /// sent a great deal, has had that time, and those bytes.
     fn account_for_rest(&mut self, now_ns: u64) {
         for number in 0..self.told_of.len() {
             let activity = Activity(number as u32);
-            let core_ns = self.untold_ns(activity);
-            if core_ns > 0 {
-                let record = ResourceRecord { core_ns, ..ResourceRecord::default() };
+            let record = self.untold_of(activity);
+            if record != ResourceRecord::default() {
                 self.queues.served(client_of(activity), &record, now_ns);
             }
         }
     }
 
-    /// What an activity has been charged of the core's time and the scheduler does not know.
-    fn untold_ns(&mut self, activity: Activity) -> u64 {
-        let ns = self.handle.record(activity).ns;
-        let told = self.told_of.get_mut(activity.0 as usize);
-        told.map_or(0, |told| ns.saturating_sub(core::mem::replace(told, ns)))
+    /// What an activity has been charged and the scheduler does not know: time of the core, and bytes that
+    /// were sent.
+    fn untold_of(&mut self, activity: Activity) -> ResourceRecord {
+        let now =
+            Told { core_ns: self.handle.record(activity).ns, sent_bytes: self.payers.sent_bytes(activity) };
+        let Some(told) = self.told_of.get_mut(activity.0 as usize) else { return ResourceRecord::default() };
+        let before = core::mem::replace(told, now);
+        ResourceRecord {
+            core_ns: now.core_ns.saturating_sub(before.core_ns),
+            sent_bytes: now.sent_bytes.saturating_sub(before.sent_bytes),
+            ..ResourceRecord::default()
+        }
     }
 
     /// A message is served.

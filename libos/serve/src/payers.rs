@@ -207,6 +207,12 @@ impl Payers {
         numbered.map(of).collect()
     }
 
+    /// Bytes of frames that were sent for an activity so far.
+    #[inline]
+    pub fn sent_bytes(&self, activity: Activity) -> u64 {
+        self.record(activity).sent.bytes.get()
+    }
+
     /// Labels and activities come from the rules, so that there is always one.
     #[inline]
     fn record(&self, activity: Activity) -> &Record {

@@ -59,6 +59,7 @@ impl Yields {
             let units = match self.metric {
                 SharedMetric::Messages => consumed.traffic.received_frames,
                 SharedMetric::Bytes => consumed.traffic.received_bytes,
+                SharedMetric::SentBytes => consumed.traffic.sent_bytes,
                 SharedMetric::CoreTime | SharedMetric::DeviceTime => {
                     handle.record(Activity(number as u32)).ns
                 }

@@ -41,6 +41,23 @@ fn shares_are_the_weights_though_answers_take_their_time_to_clients_of_few_conne
     assert_shares(world.measure(5 * SECOND));
 }
 
+#[test]
+fn what_is_sent_is_shared_by_weight_however_long_each_answer_is() {
+    let sent = |world: &World| {
+        let consumed = world.server.borrow_mut().consumption();
+        [0, 1, 2].map(|index| consumed[FIRST + index].traffic.sent_bytes)
+    };
+    for times in [[8, 8, 8], [4, 100, 1000], [1000, 100, 4]] {
+        let mut world = World::that_says(&PLAN.replace("fair", "fair metric=sent"), times);
+        (0..3).for_each(|machine| world.connect(machine, 40));
+        world.run(WARM_UP);
+        let before = sent(&world);
+        world.run(5 * SECOND);
+        let now = sent(&world);
+        assert_shares(std::array::from_fn(|index| (now[index] - before[index], 0)));
+    }
+}
+
 /// Gold and silver have half of the core together, and of that gold three quarters; bronze has the rest.
 #[test]
 fn a_group_has_its_share_of_the_core() {

@@ -38,8 +38,21 @@ pub struct Bench<'a> {
 
 impl Bench<'_> {
     fn push(&mut self, system: &str, scenario: &str, metric: &str, unit: Unit, value: f64) {
+        self.push_of(APPLICATION, system, scenario, metric, unit, value);
+    }
+
+    /// A value of another application than most.
+    pub(super) fn push_of(
+        &mut self,
+        application: &'static str,
+        system: &str,
+        scenario: &str,
+        metric: &str,
+        unit: Unit,
+        value: f64,
+    ) {
         let (system, scenario, metric) = (system.to_owned(), scenario.to_owned(), metric.to_owned());
-        self.samples.push(Key { system, application: APPLICATION, scenario, metric, unit }, value);
+        self.samples.push(Key { system, application, scenario, metric, unit }, value);
     }
 
     fn start(

@@ -1,4 +1,4 @@
-//! `nom bench grid`: three tenants of one memcached, who are served by weight.
+//! `nom bench grid`: three tenants of one memcached, and three sites of one nhttpd, who are served by weight.
 //!
 //! Each tenant is a closed-loop client with more on its way than the core can serve. Their shares of the
 //! core's time are what the machine itself tells; what a hostile tenant costs the others is told by their
@@ -9,6 +9,7 @@ mod hostile;
 mod measure;
 mod summary;
 pub(crate) mod tenants;
+mod transmit;
 
 use crate::Outcome;
 use crate::environment::Environment;
@@ -39,7 +40,7 @@ pub struct Options {
 }
 
 /// The experiments, by name: each says what it is about in [`Options::only`].
-pub const EXPERIMENTS: [&str; 4] = ["counts", "shares", "hostile", "overload"];
+pub const EXPERIMENTS: [&str; 5] = ["counts", "shares", "hostile", "overload", transmit::TRANSMIT];
 
 impl Options {
     fn wants(&self, experiment: &str) -> bool {
@@ -127,6 +128,9 @@ pub fn run(options: &Options) -> Result<Outcome> {
     }
     for variant in wanted("overload", &[TOLD_APART, DEADLINE]) {
         bench.overload(&provider(variant)?)?;
+    }
+    for variant in wanted(transmit::TRANSMIT, &[transmit::ALIKE, transmit::BY_BYTES]) {
+        bench.transmit(variant, images.path())?;
     }
     let mut records = bench.samples.records();
     records.extend(watch.and_then(|watch| watch.record(EXPERIMENT)));

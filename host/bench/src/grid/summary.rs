@@ -2,6 +2,7 @@
 
 use super::hostile::Habit;
 use super::tenants::TENANTS;
+use super::transmit::{ALIKE, BY_BYTES, SITES, TRANSMIT};
 use super::{APPLICATION, BYPASSED, FAIR, Options, TOLD_APART};
 use crate::Outcome;
 use crate::environment::Environment;
@@ -31,7 +32,12 @@ pub fn conclude(options: &Options, environment: Environment, mut records: Vec<Re
     let report = Report {
         title: "nom bench grid".into(),
         environment,
-        tables: vec![shares_table(&records), hostile_table(&records), costs_table(&records)],
+        tables: vec![
+            shares_table(&records),
+            transmit_table(&records),
+            hostile_table(&records),
+            costs_table(&records),
+        ],
         targets: targets(),
         figures: vec![Figure::Bars(shares_figure(&records))],
         records,
@@ -59,6 +65,10 @@ fn targets() -> Vec<Target> {
             Unit::Ratio,
             Limit::AtMost(0.01),
         ),
+        Target {
+            of: Some([SITES, TRANSMIT]),
+            ..target("bytes at transmit are the weights", TRANSMIT, error, Unit::Ratio, Limit::AtMost(0.01))
+        },
         target("time that nobody pays for", "equal", "unaccounted", Unit::Ratio, Limit::AtMost(0.001)),
         target("others keep their throughput", "hostile", WORST_KEPT, Unit::Ratio, Limit::AtLeast(0.99)),
         target("others keep their p99", "hostile", WORST_P99, Unit::Ratio, Limit::AtMost(1.10)),
@@ -122,6 +132,23 @@ fn shares_table(records: &[Record]) -> Table {
             let waiting = number(value(records, FAIR.system, scenario, &format!("waiting_{tenant}")));
             table = table.row([tenant.into(), format!("{weight:.2}"), scenario.into(), alike, fair, waiting]);
         }
+    }
+    table
+}
+
+fn transmit_table(records: &[Record]) -> Table {
+    let heads = ["site", "weight", "alike", "by weight", "waiting"];
+    let mut table = Table::new("Shares of the bytes that leave", heads);
+    for (tenant, weight) in TENANTS {
+        let of = |system| number(value(records, system, TRANSMIT, &format!("share_{tenant}")));
+        let waiting = number(value(records, BY_BYTES.system, TRANSMIT, &format!("waiting_{tenant}")));
+        table = table.row([
+            tenant.into(),
+            format!("{weight:.2}"),
+            of(ALIKE.system),
+            of(BY_BYTES.system),
+            waiting,
+        ]);
     }
     table
 }

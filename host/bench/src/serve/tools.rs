@@ -59,6 +59,24 @@ pub fn wrk(
     parse_wrk(&output(&mut command)?)
 }
 
+/// The same of one page of the server's, whose path begins with `/`.
+///
+/// # Errors
+/// As [`wrk`].
+pub fn wrk_page(
+    namespace: &Namespace,
+    scratch: &Path,
+    (target, page): (SocketAddr, &str),
+    connections: usize,
+    duration: Duration,
+) -> Result<WrkFigures> {
+    let mut arguments = wrk_arguments(scratch, target, connections, duration)?;
+    if let Some(url) = arguments.last_mut() {
+        *url = format!("http://{target}{page}").into();
+    }
+    parse_wrk(&output(client(namespace, "wrk").args(arguments))?)
+}
+
 /// wrk's arguments, one of which is a script that is written to the directory `scratch`.
 pub(crate) fn wrk_arguments(
     scratch: &Path,

@@ -186,7 +186,7 @@ fields! {
         /// Who says which of its activities is served next.
         scheduler: Text, "`\"round-robin\"`, `\"fair\"`, `\"rate\"` or `\"profit\"`", "required";
         /// What is shared out between them, or limited.
-        metric: Text, "`\"time\"`, `\"bytes\"` or `\"messages\"`", "`\"time\"`";
+        metric: Text, "`\"time\"`, `\"bytes\"`, `\"sent\"` or `\"messages\"`", "`\"time\"`";
         /// The weight of all of it, where the scheduler before `input` goes by weight.
         weight: Count, Count::EXPECTED, "100";
         /// How much all of it may get a second, where that limits the rate, in units of its metric.
@@ -203,8 +203,9 @@ fields! {
         /// Who says what is served next: each in its turn, by weight, whoever is due first, no faster than a
         /// rate, or whoever earns most.
         scheduler: Text, SCHEDULERS, "required";
-        /// What is shared out, or limited: time of the core, bytes of frames, or frames.
-        metric: Text, "`\"time\"`, `\"bytes\"` or `\"messages\"`", "`\"time\"`";
+        /// What is shared out, or limited: time of the core, bytes of what came, bytes of frames that were sent
+        /// for it, or frames that came.
+        metric: Text, "`\"time\"`, `\"bytes\"`, `\"sent\"` or `\"messages\"`", "`\"time\"`";
         /// How many messages a decision is for.
         batching: Count, Count::EXPECTED, "4";
         /// How many messages may wait for each activity; more are lost.

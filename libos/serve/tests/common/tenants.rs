@@ -16,7 +16,7 @@ use nom_serve::{Ports, Server};
 use nom_service::{INFRASTRUCTURE, Reply, Rules, Service, Stream};
 use nom_wire::{Device, Memory, Random};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,24 +50,29 @@ impl Idle for Told {
     }
 }
 
-/// Answers each request after some time, which is not always the same.
+/// Answers each request after some time, which is not always the same, by saying it so many times.
 pub struct Slow {
     clock: Told,
     random: Random,
+    times: [usize; ACTIVITIES as usize],
 }
 
 impl Service<Memory> for Slow {
-    type Connection = ();
+    /// Whose it is.
+    type Connection = usize;
 
-    fn connected(&mut self, _: SocketAddr, _: &mut Reply<Memory>) -> Option<()> {
-        Some(())
+    fn connected(&mut self, from: SocketAddr, _: &mut Reply<Memory>) -> Option<usize> {
+        match from {
+            SocketAddr::V4(from) => Some(usize::from(from.ip().octets()[3]) - 1),
+            SocketAddr::V6(_) => None,
+        }
     }
 
-    fn received(&mut self, (): &mut (), bytes: Slice<Memory>, reply: &mut Reply<Memory>) -> Stream {
+    fn received(&mut self, whose: &mut usize, bytes: Slice<Memory>, reply: &mut Reply<Memory>) -> Stream {
         for request in bytes.chunks(REQUEST.len()) {
             // Ten times what messages cost in the omni-kernel's paper, so that there are fewer.
             self.clock.pass(60_000 + self.random.below(50_000));
-            reply.copy(request);
+            (0..self.times[*whose]).for_each(|_| reply.copy(request));
             reply.count(1);
         }
         Stream::Open
@@ -92,6 +97,9 @@ pub enum Habit {
 pub struct Clients {
     pub habit: Habit,
     pub answered: u64,
+    /// Bytes of an answer, and of those that have begun to come, by flow.
+    answer_bytes: usize,
+    come: BTreeMap<usize, usize>,
 }
 
 impl Application<Device> for Clients {
@@ -113,8 +121,12 @@ impl Application<Device> for Clients {
     }
 
     fn received(&mut self, stack: &mut Stack<Device>, flow: FlowId, bytes: Slice<Memory>) {
-        self.answered += (bytes.len() / REQUEST.len()) as u64;
-        if self.habit == Habit::Ask {
+        let come = self.come.entry(flow.index()).or_default();
+        *come += bytes.len();
+        let whole = *come / self.answer_bytes;
+        *come %= self.answer_bytes;
+        self.answered += whole as u64;
+        if self.habit == Habit::Ask && whole > 0 {
             ask(stack, flow);
         }
     }
@@ -227,6 +239,11 @@ const ACTIVITIES: u8 = 3;
 
 impl World {
     pub fn new(plan: &str) -> World {
+        World::that_says(plan, [1; ACTIVITIES as usize])
+    }
+
+    /// The same, whose server says what each is asked so many times.
+    pub fn that_says(plan: &str, times: [usize; ACTIVITIES as usize]) -> World {
         let clock = Told::default();
         let core = EventLoop::new(0, clock.clone(), clock.clone(), Arc::new(Deaf));
         let device = Device::new(SERVER, Offloads::default());
@@ -234,7 +251,7 @@ impl World {
         let ports = Ports { tcp: vec![PORT], udp: vec![PORT] };
         let left = Rc::<RefCell<_>>::default();
         let nic = Stamped { device: device.clone(), clock: clock.clone(), left: left.clone() };
-        let service = Slow { clock: clock.clone(), random: Random::new(1) };
+        let service = Slow { clock: clock.clone(), random: Random::new(1), times };
         let mut server = Server::new(nic, clock.clone(), config(SERVER), &ports, service);
         let rules = "gold clients=10.0.0.1; silver clients=10.0.0.2; bronze clients=10.0.0.3";
         server.charge(Arc::new(rules.parse::<Rules>().unwrap()), core.handle());
@@ -244,7 +261,8 @@ impl World {
         let machine = |number| {
             let device = Device::new(number, Offloads::default());
             device.port.borrow_mut().is_sum_good = true;
-            let clients = Clients { habit: Habit::Ask, answered: 0 };
+            let answer_bytes = REQUEST.len() * times[usize::from(number) - 1];
+            let clients = Clients { habit: Habit::Ask, answered: 0, answer_bytes, come: BTreeMap::new() };
             (Stack::new(device.clone(), config(number)), device, clients)
         };
         let machines = (1..=ACTIVITIES).map(machine).collect();
