@@ -7,11 +7,15 @@ use crate::readiness::Ready;
 use crate::sockets::{Kind, Shutdown, SocketId, Sockets};
 use core::net::SocketAddr;
 use core::ops::Range;
+use nom_net::frame::Marks;
 use nom_net::{Closed, FlowId, FlowInformation, Observed, Stack};
 use nom_port::buffer::{Buffer, Slice};
 
 /// Bytes that are put into one buffer of the device.
 const CHUNK: usize = 16 << 10;
+
+/// Bytes that may be unread without the stack knowing of it.
+const UNTOLD: usize = 256;
 
 /// A TCP connection.
 #[derive(Debug)]
@@ -124,9 +128,13 @@ impl<B: Buffer> Stream<B> {
         error
     }
 
-    /// Tells the stack how much is unread, and so how much the peer may send.
+    /// Tells the stack how much is unread, and so how much the peer may send: but for a small request, which
+    /// is read soon, or holds less than the connection itself.
     pub fn advertise<N: Observed<Buffer = B>>(&mut self, stack: &mut Stack<N>) {
-        let unread = self.inbox.len();
+        let unread = match self.inbox.len() {
+            0..=UNTOLD => 0,
+            unread => unread,
+        };
         if core::mem::replace(&mut self.held, unread) != unread {
             stack.hold(self.flow, unread.min(u32::MAX as usize) as u32);
         }
@@ -342,6 +350,16 @@ impl<N: Observed> Sockets<N> {
     pub fn set_no_delay(&mut self, id: SocketId, is_on: bool) -> Result<(), Error> {
         let flow = self.table.stream(id)?.flow;
         self.stack.set_nagle(flow, !is_on);
+        Ok(())
+    }
+
+    /// How packets of a stream are to be treated from now on.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn set_marks(&mut self, id: SocketId, marks: Marks) -> Result<(), Error> {
+        let flow = self.table.stream(id)?.flow;
+        self.stack.set_marks(flow, marks);
         Ok(())
     }
 

@@ -203,8 +203,8 @@ fields! {
         /// Who says what is served next: each in its turn, by weight, whoever is due first, no faster than a
         /// rate, or whoever earns most.
         scheduler: Text, SCHEDULERS, "required";
-        /// What is shared out, or limited: time of the core, bytes of what came, bytes of frames that were sent
-        /// for it, or frames that came.
+        /// What is shared out, or limited: time of the core, bytes of what came, bytes of frames that were
+        /// sent for it, or frames that came.
         metric: Text, "`\"time\"`, `\"bytes\"`, `\"sent\"` or `\"messages\"`", "`\"time\"`";
         /// How many messages a decision is for.
         batching: Count, Count::EXPECTED, "4";

@@ -14,6 +14,7 @@ use core::task::Waker;
 use crossbeam_queue::SegQueue;
 use linux_raw_sys::general::{EPOLLET, EPOLLEXCLUSIVE, EPOLLONESHOT, EPOLLWAKEUP};
 use nom_fs::{Errno, NodeType};
+use slotmap::SlotMap;
 use smallvec::SmallVec;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -42,11 +43,16 @@ pub(crate) struct Occurrence {
 /// What one call tells. Few take no memory of the heap.
 pub(crate) type Occurrences = SmallVec<[Occurrence; 16]>;
 
+slotmap::new_key_type! {
+    /// Names a member. A name is never used for a second one.
+    struct MemberKey;
+}
+
 /// Members that became ready, by their keys, and who waits for one. Wakers must be such that any core could
 /// wake them, though none but their own does.
 #[derive(Default)]
 struct Listed {
-    keys: SegQueue<u64>,
+    keys: SegQueue<MemberKey>,
     waiting: SegQueue<Waker>,
 }
 
@@ -71,7 +77,7 @@ impl Listed {
 
 /// Wakes when a member becomes ready.
 struct Alarm {
-    key: u64,
+    key: MemberKey,
     is_listed: AtomicBool,
     listed: Arc<Listed>,
 }
@@ -102,10 +108,9 @@ struct Member {
 
 #[derive(Default)]
 struct State {
-    members: BTreeMap<u64, Member>,
+    members: SlotMap<MemberKey, Member>,
     /// By descriptor and what it leads to.
-    keys: BTreeMap<(i32, usize), u64>,
-    next: u64,
+    keys: BTreeMap<(i32, usize), MemberKey>,
     /// So many members are looked through for those whose descriptors are closed.
     crowd: usize,
 }
@@ -114,8 +119,8 @@ struct State {
 const CROWD_MIN: usize = 64;
 
 impl State {
-    fn forget(&mut self, key: u64) {
-        if let Some(member) = self.members.remove(&key)
+    fn forget(&mut self, key: MemberKey) {
+        if let Some(member) = self.members.remove(key)
             && self.keys.get(&member.name) == Some(&key)
         {
             self.keys.remove(&member.name);
@@ -129,8 +134,8 @@ impl State {
             return;
         }
         let is_closed =
-            |(key, member): (&u64, &Member)| (member.description.strong_count() == 0).then_some(*key);
-        let closed: Vec<u64> = self.members.iter().filter_map(is_closed).collect();
+            |(key, member): (MemberKey, &Member)| (member.description.strong_count() == 0).then_some(key);
+        let closed: Vec<MemberKey> = self.members.iter().filter_map(is_closed).collect();
         closed.into_iter().for_each(|key| self.forget(key));
         self.crowd = 2 * self.members.len();
     }
@@ -172,21 +177,20 @@ impl Epoll {
         let name = name(descriptor, description);
         if let Some(key) = state.keys.get(&name).copied() {
             // What had that place in memory may be gone.
-            if state.members.get(&key).is_some_and(|member| member.description.strong_count() > 0) {
+            if state.members.get(key).is_some_and(|member| member.description.strong_count() > 0) {
                 return Err(Errno::EEXIST);
             }
             state.forget(key);
         }
         state.forget_closed();
-        let key = state.next;
-        state.next += 1;
-        let alarm = Arc::new(Alarm { key, is_listed: AtomicBool::new(false), listed: self.listed.clone() });
-        let waker = Waker::from(alarm.clone());
-        let (is_spent, description) = (false, Rc::downgrade(description));
-        let member = Member { name, description, interest, is_spent, alarm, waker };
+        let key = state.members.insert_with_key(|key| {
+            let (is_listed, listed) = (AtomicBool::new(false), self.listed.clone());
+            let alarm = Arc::new(Alarm { key, is_listed, listed });
+            let waker = Waker::from(alarm.clone());
+            Member { name, description: Rc::downgrade(description), interest, is_spent: false, alarm, waker }
+        });
         state.keys.insert(name, key);
-        let waker = member.waker.clone();
-        state.members.insert(key, member);
+        let waker = state.members[key].waker.clone();
         drop(state);
         // It may be ready already.
         waker.wake();
@@ -206,7 +210,7 @@ impl Epoll {
     ) -> Result<(), Errno> {
         let mut state = self.state.borrow_mut();
         let key = *state.keys.get(&name(descriptor, description)).ok_or(Errno::ENOENT)?;
-        let member = state.members.get_mut(&key).ok_or(Errno::ENOENT)?;
+        let member = state.members.get_mut(key).ok_or(Errno::ENOENT)?;
         (member.interest, member.is_spent) = (interest, false);
         let waker = member.waker.clone();
         drop(state);
@@ -222,7 +226,7 @@ impl Epoll {
     pub fn remove(&self, descriptor: i32, description: &Rc<Description>) -> Result<(), Errno> {
         let mut state = self.state.borrow_mut();
         let key = state.keys.remove(&name(descriptor, description)).ok_or(Errno::ENOENT)?;
-        state.members.remove(&key).map(drop).ok_or(Errno::ENOENT)
+        state.members.remove(key).map(drop).ok_or(Errno::ENOENT)
     }
 
     /// Puts members that are ready, at most `most`, into `found`, where nothing is yet.
@@ -230,7 +234,7 @@ impl Epoll {
     /// # Errors
     /// `EAGAIN` if none is.
     pub fn take(&self, most: usize, found: &mut Occurrences) -> Result<(), Errno> {
-        let mut again = SmallVec::<[u64; 16]>::new();
+        let mut again = SmallVec::<[MemberKey; 16]>::new();
         for _ in 0..self.listed.keys.len() {
             if found.len() == most {
                 break;
@@ -246,30 +250,32 @@ impl Epoll {
     }
 
     /// Looks at a member that was listed.
-    fn look(&self, key: u64, again: &mut SmallVec<[u64; 16]>) -> Option<Occurrence> {
+    fn look(&self, key: MemberKey, again: &mut SmallVec<[MemberKey; 16]>) -> Option<Occurrence> {
         let mut state = self.state.borrow_mut();
-        let member = state.members.get_mut(&key)?;
+        let member = state.members.get_mut(key)?;
         let Some(description) = member.description.upgrade() else {
             state.forget(key);
             return None;
         };
-        member.alarm.is_listed.store(false, Ordering::Relaxed);
         let Watched { events, data } = member.interest;
         if member.is_spent {
+            member.alarm.is_listed.store(false, Ordering::Relaxed);
             return None;
         }
-        // Before it is looked at, so that nothing that happens between is missed.
-        description.wake(&member.waker);
         let wanted = Events(events & !FLAGS).with(Events::ALWAYS_TOLD);
         let ready = description.ready().of(wanted);
+        if !ready.is_none() && events & (EPOLLET | EPOLLONESHOT) == 0 {
+            // It stays listed: nobody need wake it before it is looked at again.
+            again.push(key);
+            return Some(Occurrence { events: ready.0, data });
+        }
+        member.alarm.is_listed.store(false, Ordering::Relaxed);
+        // Nothing has happened since it was looked at: the core does one or the other.
+        description.wake(&member.waker);
         if ready.is_none() {
             return None;
         }
-        if events & EPOLLONESHOT != 0 {
-            member.is_spent = true;
-        } else if events & EPOLLET == 0 && !member.alarm.is_listed.swap(true, Ordering::Relaxed) {
-            again.push(key);
-        }
+        member.is_spent = events & EPOLLONESHOT != 0;
         Some(Occurrence { events: ready.0, data })
     }
 

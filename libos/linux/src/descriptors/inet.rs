@@ -7,6 +7,7 @@ use super::destination::Destination;
 use super::local::{Local, Waiting};
 use super::message::{Outgoing, Received, Sender};
 use super::open::Stream;
+use super::options::{IP, IPV6};
 use super::places::{LocalKind, Place, Places};
 use super::ready::{Events, Waiters};
 use super::socket::{Address, Options, Peeking, Side, Socket, events};
@@ -200,7 +201,16 @@ impl<N: Observed + 'static> Inet<N> {
         accepted.options.inherit(&self.options);
         let no_delay = self.options.get(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY);
         accepted.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay.unwrap_or(0));
+        accepted.mark_packets();
         accepted
+    }
+
+    /// Has packets of a connection be treated as the program says.
+    fn mark_packets(&self) {
+        if let State::Stream(id, peer) = self.state.get() {
+            // One that has ended sends none.
+            let _ = self.with(|sockets| sockets.set_marks(id, self.options.marks(peer.ip())));
+        }
     }
 
     /// Where others of this machine find who listens at a port.
@@ -434,6 +444,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         self.become_state(State::Stream(id, peer));
         let no_delay = self.options.get(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY).unwrap_or(0);
         self.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay);
+        self.mark_packets();
         Err(Errno::EINPROGRESS)
     }
 
@@ -566,6 +577,11 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         {
             // One that has ended has nothing to delay.
             let _ = self.with(|sockets| sockets.set_no_delay(id, value != 0));
+        }
+        if let (IP, abi::IP_TTL | abi::IP_TOS) | (IPV6, abi::IPV6_UNICAST_HOPS | abi::IPV6_TCLASS) =
+            (level, name)
+        {
+            self.mark_packets();
         }
     }
 }

@@ -3,8 +3,10 @@
 use super::bound::{AddressFamilies, SharedUse};
 use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
+use core::net::IpAddr;
 use linux_raw_sys::net as abi;
 use nom_fs::Errno;
+use nom_net::frame::Marks;
 
 /// Levels of options.
 const SOCKET: u32 = abi::SOL_SOCKET;
@@ -137,6 +139,18 @@ impl Options {
             true => AddressFamilies::Own,
             false => AddressFamilies::Both,
         }
+    }
+
+    /// How what is sent to an address is to be treated on its way.
+    pub fn marks(&self, to: IpAddr) -> Marks {
+        let (level, hops, class) = match (to, to.is_multicast()) {
+            (IpAddr::V4(_), false) => (IP, abi::IP_TTL, abi::IP_TOS),
+            (IpAddr::V4(_), true) => (IP, abi::IP_MULTICAST_TTL, abi::IP_TOS),
+            (IpAddr::V6(_), false) => (IPV6, abi::IPV6_UNICAST_HOPS, abi::IPV6_TCLASS),
+            (IpAddr::V6(_), true) => (IPV6, abi::IPV6_MULTICAST_HOPS, abi::IPV6_TCLASS),
+        };
+        let option = |name| self.get(level, name).map_or(0, |value| value as u8);
+        Marks { hops: option(hops), class: option(class) }
     }
 
     /// Those of another, which it came from.

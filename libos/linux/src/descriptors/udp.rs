@@ -134,17 +134,8 @@ impl<N: Observed + 'static> Udp<N> {
 
     /// What the header of a datagram to `to` says: what the program says of this one, or of all.
     fn marks(&self, what: &Outgoing<'_>, to: IpAddr) -> Marks {
-        let (level, hops, class) = match (to, to.is_multicast()) {
-            (IpAddr::V4(_), false) => (IP, abi::IP_TTL, abi::IP_TOS),
-            (IpAddr::V4(_), true) => (IP, abi::IP_MULTICAST_TTL, abi::IP_TOS),
-            (IpAddr::V6(_), false) => (IPV6, abi::IPV6_UNICAST_HOPS, abi::IPV6_TCLASS),
-            (IpAddr::V6(_), true) => (IPV6, abi::IPV6_MULTICAST_HOPS, abi::IPV6_TCLASS),
-        };
-        let option = |name| self.options.get(level, name).map_or(0, |value| value as u8);
-        Marks {
-            hops: what.marks.hops.unwrap_or_else(|| option(hops)),
-            class: what.marks.class.unwrap_or_else(|| option(class)),
-        }
+        let Marks { hops, class } = self.options.marks(to);
+        Marks { hops: what.marks.hops.unwrap_or(hops), class: what.marks.class.unwrap_or(class) }
     }
 
     /// One without an address; `domain` is `AF_INET` or `AF_INET6`.

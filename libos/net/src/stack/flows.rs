@@ -3,7 +3,7 @@
 use super::{Application, Stack};
 use crate::answer::Answer;
 use crate::buffer::{Chain, Slice};
-use crate::frame::{self, Path, protocol};
+use crate::frame::{self, Marks, Path, protocol};
 use crate::link::Link;
 use crate::neighbour::Hop;
 use crate::table::{FlowId, FourTuple, LASTING, SPARSE, keyed};
@@ -43,6 +43,8 @@ pub(super) struct Open<B> {
     pub is_known: bool,
     /// For whom it is, as the application says.
     pub label: Label,
+    /// How its packets are to be treated.
+    pub marks: Marks,
 }
 
 impl<B> Open<B> {
@@ -190,7 +192,8 @@ impl<N: Nic> Stack<N> {
             connection.rtt.suppose(rtt);
         }
         let (hop, template, looked_at, label) = (None, None, None, Label::default());
-        let open = Open { connection, hop, template, looked_at, is_dirty: false, is_known, label };
+        let marks = Marks::USUAL;
+        let open = Open { connection, hop, template, looked_at, is_dirty: false, is_known, label, marks };
         self.make_room();
         let id = self.flows.insert(tuple, Flow::Open(Box::new(open)))?;
         self.shares.add(tuple.remote.ip());
@@ -421,6 +424,13 @@ impl<N: Nic> Stack<N> {
         }
     }
 
+    /// How packets of a flow are to be treated from now on.
+    pub fn set_marks(&mut self, flow: FlowId, marks: Marks) {
+        if let Some(open) = self.open_mut(flow) {
+            open.marks = marks;
+        }
+    }
+
     /// A flow's addresses.
     pub fn addresses(&self, flow: FlowId) -> Option<&FourTuple> {
         self.flows.get(flow).map(|(tuple, _)| tuple)
@@ -610,9 +620,10 @@ impl<N: Nic> Stack<N> {
             let counters = &mut self.link.counters;
             let held = &mut self.held;
             let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
-            let Open { connection, template, hop, .. } = &mut **open;
-            if let Some(template) =
-                plain_way(template, tuple, *hop, self.neighbours.version(), &self.link.properties)
+            let Open { connection, template, hop, marks, .. } = &mut **open;
+            if *marks == Marks::USUAL
+                && let Some(template) =
+                    plain_way(template, tuple, *hop, self.neighbours.version(), &self.link.properties)
                 && let Some(plain) = connection.emit_plain(&mut context)
             {
                 send_plain(&mut self.link, id, template, &plain, connection, self.now);
@@ -639,9 +650,10 @@ impl<N: Nic> Stack<N> {
                 requests: due.requests,
                 flow: Some(id.index() as u32),
             });
-            let hop = open.hop;
+            let (hop, marks) = (open.hop, open.marks);
             let tuple = *tuple;
-            let found = self.transmit_segment(&tuple, &segment, payload, Extra { payload_max, answers, hop });
+            let extra = Extra { payload_max, answers, hop, marks };
+            let found = self.transmit_segment(&tuple, &segment, payload, extra);
             if found != hop
                 && let Some(open) = self.open_mut(id)
             {
@@ -662,7 +674,7 @@ impl<N: Nic> Stack<N> {
 
     /// Sends a segment that belongs to no connection.
     pub(super) fn reply(&mut self, tuple: &FourTuple, segment: &Segment) {
-        let extra = Extra { payload_max: 0, answers: None, hop: None };
+        let extra = Extra { payload_max: 0, answers: None, hop: None, marks: Marks::USUAL };
         self.transmit_segment(tuple, segment, Chain::new(), extra);
     }
 
@@ -691,6 +703,9 @@ impl<N: Nic> Stack<N> {
         };
         let Outgoing { head, payload, .. } = &mut packet;
         frame::put_ip(&mut head[..start], &path, protocol::TCP, header_len + segment.len as usize);
+        if extra.marks != Marks::USUAL {
+            extra.marks.put(&mut head[..start]);
+        }
         segment.emit(Ports { from: tuple.local.port(), to: tuple.remote.port() }, &mut head[start..]);
         let is_offloaded = self.link.properties.offloads.checksum;
         let field = frame::ChecksumField { start, offset: 16, protocol: protocol::TCP };
@@ -768,4 +783,5 @@ struct Extra {
     payload_max: u16,
     answers: Option<Answer>,
     hop: Option<Hop>,
+    marks: Marks,
 }
