@@ -2,7 +2,7 @@
 
 use super::open::{Description, Stream};
 use super::ready::{Events, Waiters};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::{Rc, Weak};
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -111,6 +111,9 @@ struct State {
     members: SlotMap<MemberKey, Member>,
     /// By descriptor and what it leads to.
     keys: BTreeMap<(i32, usize), MemberKey>,
+    /// Members to be looked at, first those that have waited longest: what was listed, and those that were
+    /// told and are to be told again.
+    due: VecDeque<MemberKey>,
     /// So many members are looked through for those whose descriptors are closed.
     crowd: usize,
 }
@@ -234,27 +237,35 @@ impl Epoll {
     /// # Errors
     /// `EAGAIN` if none is.
     pub fn take(&self, most: usize, found: &mut Occurrences) -> Result<(), Errno> {
-        let mut again = SmallVec::<[MemberKey; 16]>::new();
-        for _ in 0..self.listed.keys.len() {
+        let mut state = self.state.borrow_mut();
+        while let Some(key) = self.listed.keys.pop() {
+            state.due.push_back(key);
+        }
+        // Those that are told as long as they are ready come after those that were not looked at.
+        for _ in 0..state.due.len() {
             if found.len() == most {
                 break;
             }
-            let Some(key) = self.listed.keys.pop() else { break };
-            if let Some(occurrence) = self.look(key, &mut again) {
+            let Some(key) = state.due.pop_front() else { break };
+            if let Some(occurrence) = state.look(key) {
                 found.push(occurrence);
             }
         }
-        // Those that are told as long as they are ready come after those that were not looked at.
-        again.into_iter().for_each(|key| self.listed.keys.push(key));
         if found.is_empty() { Err(Errno::EAGAIN) } else { Ok(()) }
     }
 
-    /// Looks at a member that was listed.
-    fn look(&self, key: MemberKey, again: &mut SmallVec<[MemberKey; 16]>) -> Option<Occurrence> {
-        let mut state = self.state.borrow_mut();
-        let member = state.members.get_mut(key)?;
+    /// Wakes `waker`, once, when a member becomes ready.
+    pub fn wake_when_listed(&self, waker: &Waker) {
+        self.listed.wake_later(waker);
+    }
+}
+
+impl State {
+    /// Looks at a member that was due.
+    fn look(&mut self, key: MemberKey) -> Option<Occurrence> {
+        let member = self.members.get_mut(key)?;
         let Some(description) = member.description.upgrade() else {
-            state.forget(key);
+            self.forget(key);
             return None;
         };
         let Watched { events, data } = member.interest;
@@ -266,7 +277,7 @@ impl Epoll {
         let ready = description.ready().of(wanted);
         if !ready.is_none() && events & (EPOLLET | EPOLLONESHOT) == 0 {
             // It stays listed: nobody need wake it before it is looked at again.
-            again.push(key);
+            self.due.push_back(key);
             return Some(Occurrence { events: ready.0, data });
         }
         member.alarm.is_listed.store(false, Ordering::Relaxed);
@@ -277,11 +288,6 @@ impl Epoll {
         }
         member.is_spent = events & EPOLLONESHOT != 0;
         Some(Occurrence { events: ready.0, data })
-    }
-
-    /// Wakes `waker`, once, when a member becomes ready.
-    pub fn wake_when_listed(&self, waker: &Waker) {
-        self.listed.wake_later(waker);
     }
 }
 

@@ -29,6 +29,12 @@ use nom_abi::upcall::{Registers, Upcall, UpcallFrame};
 const FLAGS: u64 = 0x202;
 const FLAGS_KEPT: u64 = 0x24_0cd5;
 
+/// Flags of a program's that the library's code does not run with: single steps, direction, nested task,
+/// alignment check.
+const FLAGS_UNWANTED: u32 = 0x4_4500;
+/// Bits of MXCSR that say what has happened, rather than what is to.
+const MXCSR_STICKY: u32 = 0x3f;
+
 /// Events for which a program is left: others may be ready since.
 const INTERRUPTING: u64 = WAITED_FOR | Upcall::Timer.mask();
 /// Who is about to go on with its program is told of such an event again after this time: in the program.
@@ -413,17 +419,29 @@ unsafe extern "sysv64" fn faulted() {
         "movaps [rcx + {sse} + 16 * 15], xmm15",
         "stmxcsr [rcx + {mxcsr}]",
         "mov rsp, [rcx + {host_stack}]",
-        // The program may have set alignment checks, direction, or how numbers are rounded.
+        // The program may have set alignment checks, direction, or how numbers are rounded: hardly any has.
+        "test dword ptr [rcx + {rflags}], {unwanted}",
+        "jz 2f",
         "push {flags}",
         "popfq",
-        "ldmxcsr [rip + {default}]",
+        "2:",
+        "mov eax, [rcx + {mxcsr}]",
+        "and eax, {modes}",
+        "cmp eax, {default}",
+        "je 3f",
+        "ldmxcsr [rip + {initial}]",
+        "3:",
         "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp",
         "ret",
         sse = const offset_of!(ProgramContext, vector) + SSE_AT,
         mxcsr = const offset_of!(ProgramContext, vector) + MXCSR_AT,
         host_stack = const offset_of!(ProgramContext, host_stack),
+        rflags = const offset!(rflags),
+        unwanted = const FLAGS_UNWANTED,
         flags = const FLAGS,
-        default = sym DEFAULT_MXCSR,
+        modes = const !MXCSR_STICKY,
+        default = const MXCSR & !MXCSR_STICKY,
+        initial = sym DEFAULT_MXCSR,
     )
 }
 
