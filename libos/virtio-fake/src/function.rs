@@ -43,6 +43,8 @@ pub struct FakeOptions {
     pub claims: Option<u16>,
     /// What its configuration is, if not a network device's.
     pub config: Option<Vec<u8>>,
+    /// Places of its table of queues for what is received, and bytes of a key; its kinds of packets are all.
+    pub rss: (u16, u8),
     /// No PCI: version of its registers, and the kind of device.
     pub mmio: Option<(u32, u32)>,
 }
@@ -65,6 +67,7 @@ impl Default for FakeOptions {
             identifier: 0x1041_1af4,
             claims: None,
             config: None,
+            rss: (128, 40),
             mmio: None,
         }
     }
@@ -99,6 +102,8 @@ struct Device {
     commands: Vec<Vec<u8>>,
     /// Queue pairs that it receives into, as it was told last.
     pairs_in_use: u16,
+    /// By what hash and table it spreads frames, if it was told.
+    spread: Option<Spread>,
     resets: u64,
     server: Option<Server>,
 }
@@ -112,6 +117,47 @@ struct Server(Box<Answer>);
 impl std::fmt::Debug for Server {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("Server")
+    }
+}
+
+/// How a device spreads what it receives (section 5.1.6.5.7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Kinds of packets that are hashed.
+    pub kinds: u32,
+    /// Where the others go.
+    pub unclassified: u16,
+    /// Receive queues, by the hash's lowest bits.
+    pub table: Vec<u16>,
+    /// Of the hash.
+    pub key: Vec<u8>,
+}
+
+impl Spread {
+    /// The hash of the addresses and ports of a packet, one behind the other (section 5.1.6.4.3.1).
+    pub fn hash(&self, input: &[u8]) -> u32 {
+        let bit = |bytes: &[u8], at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
+        let window = |at: usize| (at..at + 32).fold(0, |word, at| word << 1 | u32::from(bit(&self.key, at)));
+        let set = (0..8 * input.len()).filter(|at| bit(input, *at) == 1);
+        set.fold(0, |hash, at| hash ^ window(at))
+    }
+
+    /// The receive queue of a hash.
+    pub fn queue(&self, hash: u32) -> u16 {
+        self.table[hash as usize & (self.table.len() - 1)]
+    }
+
+    /// Reads a command's data, and the number of pairs that it says.
+    fn read(data: &[u8]) -> Option<(Spread, u16)> {
+        let word = |at: usize| Some(u16::from_le_bytes(*data.get(at..)?.first_chunk()?));
+        let places = usize::from(word(4)?) + 1;
+        let table = (0..places).map(|place| word(8 + 2 * place)).collect::<Option<Vec<u16>>>()?;
+        let (pairs, behind) = (word(8 + 2 * places)?, 10 + 2 * places);
+        let (&len, key) = data.get(behind..)?.split_first()?;
+        let kinds = u32::from_le_bytes(*data.first_chunk()?);
+        let is_sound = places.is_power_of_two() && key.len() == usize::from(len);
+        is_sound
+            .then(|| (Spread { kinds, unclassified: word(6).unwrap_or(0), table, key: key.to_vec() }, pairs))
     }
 }
 
@@ -137,6 +183,7 @@ impl FakeFunction {
             interrupts: 0,
             commands: Vec::new(),
             pairs_in_use: 1,
+            spread: None,
             resets: 0,
             server: None,
         };
@@ -257,6 +304,11 @@ impl FakeFunction {
         self.0.borrow().pairs_in_use
     }
 
+    /// How it spreads what it receives, if it was told a hash.
+    pub fn spread(&self) -> Option<Spread> {
+        self.0.borrow().spread.clone()
+    }
+
     /// Its status, as the driver would read it.
     pub fn status(&self) -> u8 {
         self.0.borrow().status
@@ -296,7 +348,7 @@ impl PciFunction for FakeFunction {
         space[0x50..0x64].copy_from_slice(&capability(0x64, 1, 7, 0, 0x38, 0));
         space[0x64..0x78].copy_from_slice(&capability(0x78, 1, 0, 0, 8, 0));
         space[0x78..0x8c].copy_from_slice(&capability(0x8c, 1, REGION, COMMON, 0x38, 0));
-        space[0x8c..0xa0].copy_from_slice(&capability(0xa0, 4, REGION, CONFIG, 20, 0));
+        space[0x8c..0xa0].copy_from_slice(&capability(0xa0, 4, REGION, CONFIG, 24, 0));
         space[0xa0..0xb4].copy_from_slice(&capability(0, 2, REGION, NOTIFY, 0x1000, DISTANCE as u32));
         let at = usize::from(offset);
         space.get(at..at + 4).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap()))
@@ -480,7 +532,7 @@ impl Device {
         if value == 0 {
             self.resets += 1;
             self.driver_features = 0;
-            self.pairs_in_use = 1;
+            (self.pairs_in_use, self.spread) = (1, None);
             let queues = 2 * self.options.pairs + 1;
             let size = self.options.queue_size;
             let slot = |_| Slot { size, vector: 0xffff, addresses: [0; 6], queue: None, kicks: 0 };
@@ -511,13 +563,16 @@ impl Device {
     }
 
     fn config(&self, offset: usize, bytes: usize) -> u64 {
-        let FakeOptions { mac, pairs, mtu, claims, .. } = &self.options;
+        let FakeOptions { mac, pairs, mtu, claims, rss: (places, key), .. } = &self.options;
         let pairs = claims.unwrap_or(*pairs);
-        let mut config = [0; 20];
+        let mut config = [0; 24];
         config[..6].copy_from_slice(mac);
         config[6] = 1;
         config[8..10].copy_from_slice(&pairs.to_le_bytes());
         config[10..12].copy_from_slice(&mtu.to_le_bytes());
+        config[17] = *key;
+        config[18..20].copy_from_slice(&places.to_le_bytes());
+        config[20] = 0x3f;
         if let Some(other) = &self.options.config {
             config[..other.len()].copy_from_slice(other);
         }
@@ -548,8 +603,15 @@ impl Device {
             let queue = slot.queue.as_mut().expect("the control queue is enabled");
             while let Some(lent) = queue.take() {
                 let command = lent.read(&self.memory);
-                if let [4, 0, low, high] = command[..] {
-                    self.pairs_in_use = u16::from_le_bytes([low, high]);
+                match command[..] {
+                    [4, 0, low, high] => {
+                        (self.pairs_in_use, self.spread) = (u16::from_le_bytes([low, high]), None);
+                    }
+                    [4, 1, ref data @ ..] if self.options.answer == 0 => {
+                        let (spread, pairs) = Spread::read(data).expect("a sound table");
+                        (self.pairs_in_use, self.spread) = (pairs, Some(spread));
+                    }
+                    _ => {}
                 }
                 self.commands.push(command);
                 lent.write(&self.memory, &[self.options.answer]);

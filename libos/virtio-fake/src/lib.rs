@@ -9,6 +9,6 @@ mod function;
 pub mod memory;
 mod queue;
 
-pub use function::{ALL_FEATURES, FakeFunction, FakeOptions, FakeRegisters};
+pub use function::{ALL_FEATURES, FakeFunction, FakeOptions, FakeRegisters, Spread};
 pub use memory::{FakeMemory, first_blocks};
 pub use queue::{DeviceQueue, Lent, Piece, QueueSetup};

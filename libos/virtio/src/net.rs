@@ -8,12 +8,14 @@ mod counters;
 mod header;
 mod pair;
 mod receive;
+mod rss;
 mod shared;
 mod transmit;
 
 pub use control::NetDevice;
 pub use counters::Counters;
 pub use pair::{Interrupt, PairSetup, QueuePair};
+pub use rss::KEY_BYTES;
 
 use crate::error::{Error, Result};
 use crate::memory::Carver;
@@ -24,6 +26,7 @@ use alloc::vec::Vec;
 use control::Control;
 use nom_port::device::{Dma, PciFunction, Registers};
 use nom_port::nic::{Offloads, Properties};
+use rss::Rss;
 use shared::Shared;
 
 /// Type of the device (section 5.1.1), and its identifier where it is transitional.
@@ -60,6 +63,8 @@ pub mod feature {
     pub const MULTIQUEUE: u64 = 1 << 22;
     /// The control queue takes an address.
     pub const CONTROL_MAC: u64 = 1 << 23;
+    /// Frames go to queue pairs by a hash.
+    pub const RSS: u64 = 1 << 60;
 }
 
 /// What the driver can make use of.
@@ -77,21 +82,23 @@ const WANTED: u64 = feature::CHECKSUM
     | feature::CONTROL_RECEIVE
     | feature::MULTIQUEUE
     | feature::CONTROL_MAC
+    | feature::RSS
     | transport::feature::INDIRECT
     | transport::feature::EVENT_INDEX
     | transport::feature::PACKED;
 
-/// Each feature with those of which it needs one (section 5.1.3.1; the last two are the driver's own, which
+/// Each feature with those of which it needs one (section 5.1.3.1; the last three are the driver's own, which
 /// has no buffers of 64 KiB).
-const NEEDS: [(u64, u64); 8] = [
+const NEEDS: [(u64, u64); 9] = [
     (feature::HOST_TSO4, feature::CHECKSUM),
     (feature::HOST_TSO6, feature::CHECKSUM),
     (feature::CONTROL_RECEIVE, feature::CONTROL),
     (feature::CONTROL_MAC, feature::CONTROL),
     (feature::MULTIQUEUE, feature::CONTROL),
     (feature::GUEST_TSO4, feature::GUEST_CHECKSUM),
-    (feature::GUEST_TSO4 | feature::GUEST_TSO6, feature::MERGEABLE),
     (feature::GUEST_TSO6, feature::GUEST_CHECKSUM),
+    (feature::GUEST_TSO4 | feature::GUEST_TSO6, feature::MERGEABLE),
+    (feature::RSS, feature::MULTIQUEUE),
 ];
 
 /// Features to accept of those `offered`, without those that are `refused`.
@@ -116,11 +123,33 @@ pub struct Options {
     /// Features that are not used though the device offers them, as [`feature`] and
     /// [`transport::feature`] name them.
     pub refused: u64,
+    /// The key of the hash by which a device with [`feature::RSS`] spreads frames over several pairs. Whoever
+    /// knows it can have all his frames go to one.
+    pub hash_key: [u8; KEY_BYTES],
 }
+
+/// Spreads frames, but is no secret: a pattern that Woo and Park ("Scalable TCP session monitoring with
+/// symmetric receive-side scaling", 2012) give, with which both ways of a flow have the same hash.
+const HASH_KEY: [u8; KEY_BYTES] = {
+    let mut key = [0x6d; KEY_BYTES];
+    let mut at = 1;
+    while at < KEY_BYTES {
+        key[at] = 0x5a;
+        at += 2;
+    }
+    key
+};
 
 impl Default for Options {
     fn default() -> Options {
-        Options { pairs: 1, queue_size: 256, receive_buffers: 256, memory_bytes: 64 << 20, refused: 0 }
+        Options {
+            pairs: 1,
+            queue_size: 256,
+            receive_buffers: 256,
+            memory_bytes: 64 << 20,
+            refused: 0,
+            hash_key: HASH_KEY,
+        }
     }
 }
 
@@ -185,7 +214,9 @@ where
     D: Dma + Clone,
 {
     let transport = Transport::open(&mut function, KIND, TRANSITIONAL)?;
-    let features = transport.negotiate(choose(transport.offered(), options.refused))?;
+    // A lone pair gets all frames: the device is spared the hash.
+    let refused = options.refused | if options.pairs <= 1 { feature::RSS } else { 0 };
+    let features = transport.negotiate(choose(transport.offered(), refused))?;
     let config = Config::read(&transport)?;
     let pairs_max = if features & feature::MULTIQUEUE == 0 { 1 } else { config.pairs_max };
     if !(1..=PAIRS_MAX).contains(&pairs_max) {
@@ -199,9 +230,13 @@ where
         0 => None,
         _ => Some(builder.control(2 * pairs_max)?),
     };
+    let rss = match features & feature::RSS {
+        0 => None,
+        _ => Rss::read(&transport, options.hash_key)?,
+    };
     transport.start();
     let shared = Arc::new(Shared::new(transport, features, control, spare));
-    let mut device = NetDevice::new(shared.clone());
+    let mut device = NetDevice::new(shared.clone(), rss);
     if count > 1 {
         device.set_pairs(count)?;
     }

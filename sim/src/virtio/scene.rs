@@ -88,6 +88,7 @@ impl Builder {
             receive_buffers: random.choose(&[16, 64, 256]),
             memory_bytes: random.choose(&[4 << 20, 16 << 20]),
             refused: 0,
+            ..Options::default()
         };
         let function = FakeFunction::new(fake, memory.clone());
         let opened = open(function.clone(), &memory, &options).expect("a device that can be used");

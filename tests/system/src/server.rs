@@ -34,6 +34,17 @@ impl Server {
     /// in a network namespace of its own, named after `name`, and there has `test` look at it. Without the
     /// rights for that it says so.
     pub fn on_cores(name: &str, guest: Guest, port: u16, cores: u32, test: impl FnOnce(&mut Server) + Send) {
+        Server::on_card(name, guest, port, (cores, "mq=on"), test);
+    }
+
+    /// The same, where the network device has these properties of QEMU's virtio-net-pci.
+    pub fn on_card(
+        name: &str,
+        guest: Guest,
+        port: u16,
+        (cores, properties): (u32, &str),
+        test: impl FnOnce(&mut Server) + Send,
+    ) {
         if !tap_is_possible(name) {
             return;
         }
@@ -43,7 +54,7 @@ impl Server {
             let device = namespace::DEVICE;
             let tap = format!("-netdev tap,id=net0,ifname={device},script=no,downscript=no,queues={cores}");
             let vectors = 2 * cores + 2;
-            let card = format!("virtio-net-pci,disable-legacy=on,netdev=net0,mq=on,vectors={vectors}");
+            let card = format!("virtio-net-pci,disable-legacy=on,netdev=net0,{properties},vectors={vectors}");
             let mut vm = guest.cpus(cores).memory("256M").qemu(&tap).device(&card).boot();
             // A lone core goes without saying.
             vm.wait_for(&if cores > 1 { format!(", on {cores} cores") } else { "serves at".into() });

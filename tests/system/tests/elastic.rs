@@ -2,6 +2,8 @@
 //! root.
 
 use nom_system_tests::{Guest, Server};
+use nom_vmm::qmp::Monitor;
+use serde_json::json;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -170,6 +172,24 @@ fn cores_come_and_go_in_any_number() {
     Server::on_cores("elastic-four", guest, 80, 4, |server| {
         let orders = [1, 4, 3, 1, 2, 4, 2, 3, 2, 1, 3, 4];
         under_load(server, fetch, orders.into_iter().cycle().take(24), |_, _| {});
+    });
+}
+
+/// Frames go where a hash says, by a table that follows the cores that serve; the device says itself what the
+/// driver has accepted.
+#[test]
+fn cores_come_and_go_where_the_device_spreads_by_a_hash() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let monitor = format!("-qmp unix:{}/asked.sock,server=on,wait=off", directory.path().display());
+    let guest = Guest::bundle("tests/system/manifests/elastic-memcached.toml").qemu(&monitor);
+    Server::on_card("elastic-hash", guest, 11211, (2, "mq=on,rss=on,hash=on"), |server| {
+        let mut monitor = Monitor::connect(directory.path(), "asked.sock").expect("the monitor answers");
+        let devices = monitor.execute("x-query-virtio", json!({})).expect("it knows its devices");
+        let path = devices[0]["path"].as_str().expect("there is a device").to_owned();
+        let status = monitor.execute("x-query-virtio-status", json!({ "path": path })).expect("its state");
+        let accepted = status["guest-features"]["dev-features"].to_string();
+        assert!(accepted.contains("VIRTIO_NET_F_RSS"), "{status}");
+        under_load(server, store_and_ask, back_and_forth(), |_, _| {});
     });
 }
 

@@ -1,5 +1,6 @@
 //! The device as a whole: link state, and commands on the control queue (section 5.1.6.5).
 
+use super::rss::{self, Rss};
 use super::shared::{OnReset, Shared};
 use super::{Config, Lane, LaneSetup, feature};
 use crate::error::{Error, Result};
@@ -12,7 +13,7 @@ use nom_port::device::{DmaBlock, Registers};
 
 /// A command's class and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Command(u8, u8);
+pub(super) struct Command(pub u8, pub u8);
 
 const PROMISCUOUS: Command = Command(0, 0);
 const ALL_MULTICAST: Command = Command(0, 1);
@@ -23,10 +24,10 @@ const SET_PAIRS: Command = Command(4, 0);
 const OK: u8 = 0;
 /// Anything else, for the answer's byte before the device writes it.
 const NO_ANSWER: u8 = 0xff;
-/// Class, number and at most 6 bytes of data; then the answer.
-const DATA_MAX: usize = 6;
+/// Class, number and at most so many bytes of data, a table of 128 places and a key; then the answer.
+pub(super) const DATA_MAX: usize = 320;
 const ANSWER_AT: usize = 2 + DATA_MAX;
-const SLOT_BYTES: u32 = 64;
+const SLOT_BYTES: u32 = 512;
 /// Memory for commands.
 pub(super) const BYTES: usize = SLOT_BYTES as usize;
 /// Looks at the queue before a device is given up: some seconds.
@@ -115,11 +116,13 @@ impl Control {
 #[derive(Debug)]
 pub struct NetDevice<R: Registers> {
     shared: Arc<Shared<R>>,
+    /// If it sends frames where a hash says.
+    rss: Option<Rss>,
 }
 
 impl<R: Registers> NetDevice<R> {
-    pub(super) fn new(shared: Arc<Shared<R>>) -> NetDevice<R> {
-        NetDevice { shared }
+    pub(super) fn new(shared: Arc<Shared<R>>, rss: Option<Rss>) -> NetDevice<R> {
+        NetDevice { shared, rss }
     }
 
     /// Has `on_reset` called with the reason whenever the device has broken and was reset, on the core that
@@ -167,11 +170,19 @@ impl<R: Registers> NetDevice<R> {
         self.execute(feature::CONTROL_MAC, "a change of its address", SET_MAC, &mac)
     }
 
-    /// Spreads what is received over the first `pairs` queue pairs.
+    /// Spreads what is received over the first `pairs` queue pairs: by a hash if the device has one,
+    /// otherwise as it thinks best.
     ///
     /// # Errors
     /// As [`NetDevice::set_promiscuous`].
     pub fn set_pairs(&mut self, pairs: u16) -> Result<()> {
+        if let Some(table) = self.rss.and_then(|rss| rss.spread(pairs)) {
+            match self.execute(feature::RSS, "spreading by a hash", rss::CONFIGURE, &table) {
+                // It offers what it cannot do, as QEMU may with a back end that has no hash.
+                Err(Error::CommandRefused(..)) => self.rss = None,
+                other => return other,
+            }
+        }
         self.execute(feature::MULTIQUEUE, "several queue pairs", SET_PAIRS, &pairs.to_le_bytes())
     }
 

@@ -210,7 +210,7 @@ impl<R: Registers, D: Dma, C: Clock> QueuePair<R, D, C> {
         if self.shared.epoch() != self.epoch {
             self.restart();
         }
-        self.receiver.refill(&mut self.pool, &self.shared.transport, &mut self.counters);
+        self.receiver.refill(&mut self.pool, &self.shared, &mut self.counters);
     }
 
     /// A slot of at least `bytes` to send from.

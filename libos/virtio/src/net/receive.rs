@@ -2,11 +2,11 @@
 
 use super::counters::Counters;
 use super::header::{self, Incoming};
+use super::shared::Shared;
 use super::{Lane, feature};
 use crate::memory::{DmaBuffer, Slot};
 use crate::pool::Pool;
 use crate::queue::Descriptor;
-use crate::transport::Transport;
 use nom_port::buffer::{Chain, Slice, single};
 use nom_port::device::{Dma, Registers};
 use nom_port::nic::Received;
@@ -147,11 +147,11 @@ impl Receiver {
     pub(super) fn refill<R: Registers, D: Dma>(
         &mut self,
         pool: &mut Pool<D>,
-        transport: &Transport<R>,
+        shared: &Shared<R>,
         counters: &mut Counters,
     ) {
         if self.missing >= self.tolerated {
-            self.refill_now(pool, transport, counters);
+            self.refill_now(pool, shared, counters);
         }
     }
 
@@ -163,7 +163,7 @@ impl Receiver {
     fn refill_now<R: Registers, D: Dma>(
         &mut self,
         pool: &mut Pool<D>,
-        transport: &Transport<R>,
+        shared: &Shared<R>,
         counters: &mut Counters,
     ) {
         let before = self.missing;
@@ -180,7 +180,7 @@ impl Receiver {
         counters.refilled_buffers += (before - self.missing) as u64;
         if self.lane.queue.publish() {
             counters.refill_kicks += 1;
-            transport.notify(self.lane.doorbell);
+            shared.notify_receive(self.lane.doorbell);
         } else {
             counters.refill_kicks_suppressed += 1;
         }

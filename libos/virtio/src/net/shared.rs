@@ -6,9 +6,10 @@
 //! frames, and leaves the old ones for the reset after the next, so that no pair ever has more than two.
 
 use super::control::Control;
+use super::feature;
 use super::pair::Lanes;
 use crate::error::{Error, Result};
-use crate::transport::Transport;
+use crate::transport::{Doorbell, Transport};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -30,6 +31,8 @@ pub(super) struct Shared<R: Registers> {
     // Dropped first: a device that was reset knows nothing of the memory that goes after it.
     pub(super) transport: Transport<R>,
     pub(super) features: u64,
+    /// Where each receive queue is notified.
+    receiving: Vec<Doorbell>,
     /// Resets so far.
     epoch: AtomicU64,
     control: Spinlock<Option<Control>>,
@@ -60,10 +63,12 @@ impl<R: Registers> Shared<R> {
         control: Option<Control>,
         spare: Vec<Lanes>,
     ) -> Shared<R> {
+        let receiving = spare.iter().map(|lanes| lanes.receive.doorbell).collect();
         let berths = spare.into_iter().map(|lanes| Berth { lanes, is_next: false }).collect();
         Shared {
             transport,
             features,
+            receiving,
             epoch: AtomicU64::new(0),
             control: Spinlock::new(control),
             resets: Spinlock::new(Resets { berths, times_ns: Vec::new(), on_reset: None }),
@@ -73,6 +78,19 @@ impl<R: Registers> Shared<R> {
     /// The control queue, for one core at a time.
     pub(super) fn control(&self) -> impl DerefMut<Target = Option<Control>> {
         self.control.lock()
+    }
+
+    /// Tells the device, which had too few, that a receive queue has buffers again.
+    ///
+    /// One that spreads frames by a hash may take them from several queues of the host's. QEMU's (7.2) holds a
+    /// frame for which there is no buffer back where it took it from, with all that come there later, until
+    /// the receive queue of that number is notified, which need not be the one that lacked buffers.
+    pub(super) fn notify_receive(&self, doorbell: Doorbell) {
+        self.transport.notify(doorbell);
+        if self.features & feature::RSS != 0 {
+            let others = self.receiving.iter().filter(|other| **other != doorbell);
+            others.for_each(|other| self.transport.notify(*other));
+        }
     }
 
     pub(super) fn on_reset(&self, on_reset: OnReset) {

@@ -2,6 +2,7 @@
 
 mod broken;
 mod mmio;
+mod rss;
 
 use super::*;
 use crate::memory::DmaBuffer;

@@ -22,8 +22,15 @@ pub use nom_net::table::FlowId;
 pub use nom_net::tcp::connection::Closed;
 
 /// A device for little traffic: the driver's memory is what counts.
-const OPTIONS: Options =
-    Options { pairs: 1, queue_size: 64, receive_buffers: 64, memory_bytes: 1 << 20, refused: 0 };
+const OPTIONS: Options = Options {
+    pairs: 1,
+    queue_size: 64,
+    receive_buffers: 64,
+    memory_bytes: 1 << 20,
+    refused: 0,
+    // Of use for several pairs only.
+    hash_key: [0; net::KEY_BYTES],
+};
 /// Most connections, those included that are over and remembered.
 const FLOWS_MAX: usize = 64;
 /// Bytes that a peer may send ahead.

@@ -10,12 +10,12 @@ use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicUsize, fence};
 use nom_elastic::CorePool;
-use nom_port::world::Doorbell;
-use nom_sys::port::{Clock, Dma, Function, Idle, RegisterWindow};
+use nom_port::world::{Doorbell, Entropy as _};
+use nom_sys::port::{Clock, Dma, Entropy, Function, Idle, RegisterWindow};
 use nom_virtio::net;
 
 pub use nom_virtio::memory::DmaBuffer;
-pub use nom_virtio::net::{Counters, Options, feature};
+pub use nom_virtio::net::{Counters, KEY_BYTES, Options, feature};
 pub use nom_virtio::{Error, transport::feature as ring_feature};
 
 /// The queue pair of one core; `nom_port::nic::Nic` says what it does.
@@ -157,8 +157,9 @@ impl Network {
         let others = WaitingCores::acquire(cores.saturating_sub(1));
         let pairs = u16::try_from(1 + others.len()).unwrap_or(u16::MAX);
         let memory_bytes = buffer_bytes(super::memory_max(), pairs);
-        let Opened { device, pairs } =
-            open(index, &Options { pairs, memory_bytes, ..Options::default() }).map_err(NoInterface::of)?;
+        let mut options = Options { pairs, memory_bytes, ..Options::default() };
+        Entropy::new().fill(&mut options.hash_key);
+        let Opened { device, pairs } = open(index, &options).map_err(NoInterface::of)?;
         let doorbells = Arc::new(Doorbells::new(pairs.len()));
         Ok(Network { device, pairs, others, doorbells })
     }
