@@ -82,9 +82,9 @@ impl<R: Registers> Shared<R> {
 
     /// Tells the device, which had too few, that a receive queue has buffers again.
     ///
-    /// One that spreads frames by a hash may take them from several queues of the host's. QEMU's (7.2) holds a
-    /// frame for which there is no buffer back where it took it from, with all that come there later, until
-    /// the receive queue of that number is notified, which need not be the one that lacked buffers.
+    /// One that spreads frames by a hash may take them from several queues of the host's. QEMU's (7.2) holds
+    /// a frame for which there is no buffer back where it took it from, with all that come there later,
+    /// until the receive queue of that number is notified, which need not be the one that lacked buffers.
     pub(super) fn notify_receive(&self, doorbell: Doorbell) {
         self.transport.notify(doorbell);
         if self.features & feature::RSS != 0 {

@@ -78,7 +78,9 @@ fn a_device_that_was_reset_is_told_again() {
 
 #[test]
 fn where_a_hash_spreads_each_receive_queue_hears_that_there_are_buffers_again() {
-    for (features, told) in [(ALL_FEATURES | feature::RSS, [[1, 1], [2, 2]]), (ALL_FEATURES, [[1, 0], [1, 1]])] {
+    for (features, told) in
+        [(ALL_FEATURES | feature::RSS, [[1, 1], [2, 2]]), (ALL_FEATURES, [[1, 0], [1, 1]])]
+    {
         let memory = FakeMemory::new(16 << 20);
         let function = FakeFunction::new(FakeOptions { features, ..FakeOptions::default() }, memory.clone());
         let options = Options { pairs: 2, hash_key: KNOWN, ..Options::default() };
