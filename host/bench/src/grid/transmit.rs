@@ -1,5 +1,5 @@
-//! What leaves a web server of three sites: bytes at transmit by weight, though the pages of one are sixteen
-//! times as long as another's.
+//! What leaves a web server of three sites: bytes at transmit by weight, though one's pages are four times as
+//! long as another's.
 
 use super::measure::Bench;
 use super::tenants::{CONTROL_PORT, TENANTS, Told, WARM_UP};
@@ -19,9 +19,11 @@ pub const TRANSMIT: &str = "transmit";
 pub const SITES: &str = "nhttpd";
 
 /// Bytes of each site's page: who has the least weight has the longest.
-const PAGES: [usize; 3] = [2 << 10, 8 << 10, 32 << 10];
-/// Connections of each site's client, which asks over all of them all the time.
-const CONNECTIONS: usize = 48;
+const PAGES: [usize; 3] = [4 << 10, 8 << 10, 16 << 10];
+/// Connections of each site's client, which asks over all of them all the time. Whose pages are short has
+/// most: whose queue runs empty while a busy computer's client has yet to ask again gets less than its
+/// weight.
+const CONNECTIONS: [usize; 3] = [112, 96, 64];
 
 /// Sites are told apart by their paths, and served as requests come.
 pub const ALIKE: Variant = Variant {
@@ -78,14 +80,17 @@ impl Bench<'_> {
         let (target, namespace, duration) = (running.target(), running.namespace(), self.options.duration);
         // Everybody asks longer than is looked at: wrk counts in whole seconds.
         let longer = duration + WARM_UP + Duration::from_secs(1);
-        let ask = move |tenant: &str| {
+        let ask = move |tenant: &str, connections: usize| {
             let scratch = tempfile::tempdir()?;
             let page = format!("/{tenant}/page.html");
-            tools::wrk_page(namespace, scratch.path(), (target, &page), CONNECTIONS, longer)
+            tools::wrk_page(namespace, scratch.path(), (target, &page), connections, longer)
         };
         std::thread::scope(|scope| {
-            let clients: Vec<_> =
-                TENANTS.iter().map(|(tenant, _)| scope.spawn(move || ask(tenant))).collect();
+            let clients: Vec<_> = TENANTS
+                .iter()
+                .zip(CONNECTIONS)
+                .map(|((tenant, _), connections)| scope.spawn(move || ask(tenant, connections)))
+                .collect();
             let told = running.inside(|| Told::look(target, CONTROL_PORT, duration));
             for client in clients {
                 client.join().map_err(|_| anyhow!("a client panicked"))??;
