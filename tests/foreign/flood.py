@@ -190,7 +190,16 @@ def slow(client, options):
             raise SystemExit("a slow writer was not answered")
     for other in readers + writers:
         other.close()
-    return list(zip(before, during))
+    rest(client)
+    # Before and afterwards: a computer's pace drifts.
+    after = [client.requests(options.seconds) for _ in range(options.turns)]
+    return [((first + last) / 2, beset) for first, beset, last in zip(before, during, after)]
+
+
+def rest(client):
+    """Waits until nobody else is connected."""
+    while client.stat("curr_connections") > 1:
+        time.sleep(0.1)
 
 
 def main():
@@ -213,8 +222,7 @@ def main():
             is_slow = kind == "slow"
             result["counts"][kind] += slow(client, options) if is_slow else flood(client, options, kind, mac)
         # Its connections are over, and the machine tells its memory once a second.
-        while client.stat("curr_connections") > 1:
-            time.sleep(0.1)
+        rest(client)
         time.sleep(1.5)
         result["free_bytes"].append(client.stat("nom_free_bytes"))
     result["left"] = {kind: left(counts) for kind, counts in result["counts"].items()}
