@@ -21,6 +21,8 @@ struct Known {
     remote: IpAddr,
     /// Most bytes of payload and options in a segment, until when.
     mss: Option<(u32, Instant)>,
+    /// Most bytes of a packet with a datagram, headers of IP included, until when.
+    mtu: Option<(u32, Instant)>,
     /// Smoothed round-trip time, until when.
     rtt: Option<(Duration, Instant)>,
 }
@@ -48,12 +50,17 @@ impl Paths {
             self.places.resize(PLACES, None);
         }
         let known = self.places[place].take().filter(|known| known.remote == remote);
-        self.places[place].insert(known.unwrap_or(Known { remote, mss: None, rtt: None }))
+        self.places[place].insert(known.unwrap_or(Known { remote, mss: None, mtu: None, rtt: None }))
     }
 
     /// Most bytes of payload and options that are known to reach `remote`, if fewer than the link takes.
     pub fn mss(&self, remote: IpAddr, now: Instant) -> Option<u32> {
         self.find(remote)?.mss.filter(|(_, until)| now < *until).map(|(mss, _)| mss)
+    }
+
+    /// Most bytes of a packet with a datagram that are known to reach `remote`, if fewer than the link takes.
+    pub fn mtu(&self, remote: IpAddr, now: Instant) -> Option<u32> {
+        self.find(remote)?.mtu.filter(|(_, until)| now < *until).map(|(mtu, _)| mtu)
     }
 
     /// The round trip to `remote`.
@@ -64,6 +71,11 @@ impl Paths {
     /// Larger segments than `mss` do not reach `remote`.
     pub fn narrow(&mut self, remote: IpAddr, mss: u32, now: Instant) {
         self.entry(remote).mss = Some((mss, now + LIFE));
+    }
+
+    /// Larger packets with datagrams than `mtu` do not reach `remote`.
+    pub fn narrow_datagrams(&mut self, remote: IpAddr, mtu: u32, now: Instant) {
+        self.entry(remote).mtu = Some((mtu, now + LIFE));
     }
 
     /// A connection with `remote` that is over measured a round trip.

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Device, Faults, Machine, Peer, Random, World, bytes, config};
+use common::{Device, Faults, Machine, Memory, Peer, Random, World, bytes, config};
 use nom_net::frame::{Marks, Packet};
+use nom_net::{Application, Chain, FlowId, Slice, Stack};
 use nom_port::nic::Offloads;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -62,6 +63,40 @@ fn a_flows_packets_say_how_they_are_to_be_treated() {
             assert!(marked.len() > 4 && others.len() > 4, "{} and {} frames", marked.len(), others.len());
             assert!(marked.iter().all(|marks| *marks == MARKS), "{address}, {offloads:?}: {marked:?}");
             assert!(others.iter().all(|marks| *marks == Marks::USUAL), "{address}, {offloads:?}: {others:?}");
+        }
+    }
+}
+
+/// Keeps how datagrams came, and their lengths.
+#[derive(Default)]
+struct Hearing(Vec<(Marks, usize)>);
+
+impl Application<Device> for Hearing {
+    fn received(&mut self, _: &mut Stack<Device>, _: FlowId, _: Slice<Memory>) {}
+
+    fn datagram(&mut self, stack: &mut Stack<Device>, _: SocketAddr, _: SocketAddr, bytes: Chain<Memory>) {
+        self.0.push((stack.arrived_marks(), nom_port::buffer::chain_len(&bytes)));
+    }
+}
+
+#[test]
+fn a_datagram_comes_as_it_was_sent_in_fragments_too() {
+    let six = |number| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, number]);
+    for (own, address) in [([10, 0, 0, 1].into(), [10, 0, 0, 2].into()), (six(1), six(2))] {
+        let machine = |number| {
+            Machine::new(Device::new(number, Offloads::default()), config(number, 1), Hearing::default())
+        };
+        let mut world = World::new(machine(1), machine(2), 1, Faults::default());
+        world.right.stack.bind(9);
+        for (count, len) in (1..).zip([100, 5000]) {
+            let payload = [world.left.stack.buffer(&vec![7; len]).unwrap()].into_iter().collect();
+            let (from, to) = (SocketAddr::new(own, 8), SocketAddr::new(address, 9));
+            world.left.stack.send_in_answer(from, to, payload, None, MARKS).unwrap();
+            world.left.due = Some(world.now);
+            let has_come =
+                world.run(Duration::from_secs(10), |world| world.right.application.0.len() == count);
+            assert!(has_come, "{len} bytes to {address}: {:?}", world.right.stack.counters());
+            assert_eq!(world.right.application.0.last(), Some(&(MARKS, len)), "{address}");
         }
     }
 }

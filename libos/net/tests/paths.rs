@@ -69,12 +69,42 @@ fn a_narrow_path_is_known_to_the_next_connection() {
     assert_eq!((longest(&server.take_sent()), server.stack.counters().segments_shortened), (960, 1));
     assert_eq!(longest(&open(&mut server, 4001)), 960, "without another complaint");
     // And so do datagrams: what is longer goes in fragments that are not.
-    let peer = SocketAddr::from(([10, 0, 0, 2], 9));
     for (bytes, packets) in [(972, vec![1000]), (973, vec![996, 25]), (1472, vec![996, 524])] {
-        let payload = [Slice::new(Memory::from(vec![b'x'; bytes]))].into_iter().collect();
-        server.stack.send_datagram(([10, 0, 0, 1], 9).into(), peer, payload).expect("it is sent");
-        server.poll(NOW);
-        let sent: Vec<usize> = server.take_sent().iter().map(|frame| frame.len() - 14).collect();
-        assert_eq!(sent, packets, "{bytes} bytes");
+        assert_eq!(packets_of(&send(&mut server, bytes)), packets, "{bytes} bytes");
     }
+}
+
+/// Sends a datagram of so many bytes from port 9; the frames that go.
+fn send(server: &mut Machine<Talker>, bytes: usize) -> Vec<Vec<u8>> {
+    let payload = [Slice::new(Memory::from(vec![b'x'; bytes]))].into_iter().collect();
+    let peer = SocketAddr::from(([10, 0, 0, 2], 9));
+    server.stack.send_datagram(([10, 0, 0, 1], 9).into(), peer, payload).expect("it is sent");
+    server.poll(NOW);
+    server.take_sent()
+}
+
+/// Bytes of the packets in frames.
+fn packets_of(frames: &[Vec<u8>]) -> Vec<usize> {
+    frames.iter().map(|frame| frame.len() - 14).collect()
+}
+
+#[test]
+fn datagrams_heed_what_a_router_says_of_one_and_connections_do_not() {
+    let mut server = Machine::new(Device::new(1, <_>::default()), config(1, 1), Talker);
+    server.stack.listen(80);
+    server.take(NOW, greeting());
+    server.take_sent();
+    let sent = send(&mut server, 1472);
+    // Nobody has that port: it may be anybody's word.
+    server.take(NOW, too_big(&sent[0], 1000));
+    assert_eq!(packets_of(&send(&mut server, 1472)), [1500]);
+    server.stack.bind(9);
+    server.take(NOW, too_big(&sent[0], 1000));
+    assert_eq!(packets_of(&send(&mut server, 1472)), [996, 524]);
+    // A path becomes no wider by that, and not as narrow as anybody says.
+    server.take(NOW, too_big(&sent[0], 1400));
+    assert_eq!(packets_of(&send(&mut server, 1472)), [996, 524]);
+    server.take(NOW, too_big(&sent[0], 68));
+    assert_eq!(packets_of(&send(&mut server, 1472)), [548, 548, 444]);
+    assert_eq!(longest(&open(&mut server, 4001)), 1460);
 }

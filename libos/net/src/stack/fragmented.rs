@@ -26,12 +26,14 @@ impl<N: Nic> Stack<N> {
         len <= ANY_ROUTER_MAX || len <= self.longest_to(to)
     }
 
-    /// Longest packets to `to`, headers of IP included: those of the link, or what a router on the way told a
-    /// connection.
+    /// Longest packets to `to`, headers of IP included: those of the link, or what a router on the way said of
+    /// a segment or a datagram.
     fn longest_to(&self, to: IpAddr) -> usize {
         let link = usize::from(self.link.mtu_to(to));
         let headers = if to.is_ipv4() { 40 } else { 60 };
-        self.paths.mss(to, self.now).map_or(link, |mss| link.min(mss as usize + headers))
+        let of_segments = self.paths.mss(to, self.now).map(|mss| mss as usize + headers);
+        let of_datagrams = self.paths.mtu(to, self.now).map(|mtu| mtu as usize);
+        of_segments.into_iter().chain(of_datagrams).fold(link, usize::min)
     }
 
     /// Sends a datagram in as many fragments as it takes, the last of which is tagged. Of the device's help

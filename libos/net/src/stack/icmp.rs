@@ -89,8 +89,8 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// Tells a connection what a router says about a segment of its: that it is larger than `mtu`, or that it
-    /// cannot go on.
+    /// Takes what a router says about a packet of ours: that it is larger than `mtu`, or that it cannot go on.
+    /// Whose segment it was is told.
     fn trouble(
         &mut self,
         application: &mut impl Application<N>,
@@ -98,7 +98,10 @@ impl<N: Nic> Stack<N> {
         mtu: Option<u32>,
     ) -> Result<(), Drop> {
         let quote = chain.first().and_then(|first| first.get(HEADER..)).ok_or(MALFORMED)?;
-        let (tuple, seq) = quoted(quote).ok_or(UNANSWERED)?;
+        let (tuple, seq) = match quoted(quote).ok_or(UNANSWERED)? {
+            Quoted::Segment(tuple, seq) => (tuple, seq),
+            Quoted::Datagram(tuple) => return self.datagram_too_big(&tuple, mtu),
+        };
         let id = self.flows.find(&tuple).ok_or(UNANSWERED)?;
         let Some((_, Flow::Open(open))) = self.flows.get_mut(id) else { return Err(UNANSWERED) };
         let (counters, held) = (&mut self.link.counters, &mut self.held);
@@ -107,8 +110,8 @@ impl<N: Nic> Stack<N> {
         match mtu {
             None => open.connection.unreachable(seq, &mut effects),
             Some(mtu) => {
-                let (headers, least) = if tuple.remote.is_ipv4() { (40, 552) } else { (60, 1280) };
-                let mss = mtu.max(least) - headers;
+                let headers = if tuple.remote.is_ipv4() { 40 } else { 60 };
+                let mss = mtu.max(least_mtu(tuple.remote.ip())) - headers;
                 let before = open.connection.send.mss;
                 open.connection.too_big(&mut context, seq, mss);
                 if open.connection.send.mss < before {
@@ -118,6 +121,18 @@ impl<N: Nic> Stack<N> {
         }
         self.mark(id);
         self.apply(application, id, effects);
+        Ok(())
+    }
+
+    /// Later datagrams to where one was too big go in fragments that are not. Anybody could say so who knows a
+    /// port of ours: so connections, which know their own by its sequence numbers, do not go by it.
+    fn datagram_too_big(&mut self, tuple: &FourTuple, mtu: Option<u32>) -> Result<(), Drop> {
+        let (own, remote) = (tuple.local, tuple.remote.ip());
+        let is_ours = self.config.is_ours(own.ip()) && self.bound.contains(own.port());
+        let mtu = mtu.filter(|_| is_ours).ok_or(UNANSWERED)?.max(least_mtu(remote));
+        if self.fits(remote, mtu as usize + 1) {
+            self.paths.narrow_datagrams(remote, mtu, self.now);
+        }
         Ok(())
     }
 
@@ -212,29 +227,45 @@ impl<N: Nic> Stack<N> {
     }
 }
 
-/// The connection and the sequence number of a TCP segment that we sent, of which an error quotes the
-/// beginning.
-fn quoted(bytes: &[u8]) -> Option<(FourTuple, Seq)> {
-    let (local, remote, tcp): (IpAddr, IpAddr, &[u8]) = match bytes.first()? >> 4 {
+/// No path is believed to be narrower: IPv6 has none (RFC 8200 section 5), and Linux takes this for IPv4
+/// (`ip_rt_min_pmtu`).
+fn least_mtu(remote: IpAddr) -> u32 {
+    if remote.is_ipv4() { 552 } else { 1280 }
+}
+
+/// What we sent, of which an error quotes the beginning.
+enum Quoted {
+    /// A segment of these addresses, with its sequence number.
+    Segment(FourTuple, Seq),
+    /// A datagram.
+    Datagram(FourTuple),
+}
+
+fn quoted(bytes: &[u8]) -> Option<Quoted> {
+    let (local, remote, protocol, upper): (IpAddr, IpAddr, u8, &[u8]) = match bytes.first()? >> 4 {
         4 => {
             let header =
                 bytes.get(..usize::from(bytes[0] & 15) * 4).filter(|header| header.len() >= frame::IPV4)?;
             let packet = Ipv4Packet::new_unchecked(header);
-            let is_tcp = u8::from(packet.next_header()) == protocol::TCP;
-            (packet.src_addr().into(), packet.dst_addr().into(), is_tcp.then(|| &bytes[header.len()..])?)
+            let (from, to) = (packet.src_addr().into(), packet.dst_addr().into());
+            (from, to, packet.next_header().into(), &bytes[header.len()..])
         }
         6 => {
             let packet = Ipv6Packet::new_unchecked(bytes.get(..frame::IPV6)?);
-            let is_tcp = u8::from(packet.next_header()) == protocol::TCP;
-            (packet.src_addr().into(), packet.dst_addr().into(), is_tcp.then(|| &bytes[frame::IPV6..])?)
+            let (from, to) = (packet.src_addr().into(), packet.dst_addr().into());
+            (from, to, packet.next_header().into(), &bytes[frame::IPV6..])
         }
         _ => return None,
     };
-    let [a, b, c, d, seq @ ..] = *tcp.first_chunk::<8>()?;
+    let [a, b, c, d, seq @ ..] = *upper.first_chunk::<8>()?;
     let port = |high, low| u16::from_be_bytes([high, low]);
     let tuple =
         FourTuple { local: SocketAddr::new(local, port(a, b)), remote: SocketAddr::new(remote, port(c, d)) };
-    Some((tuple, Seq(u32::from_be_bytes(seq))))
+    match protocol {
+        protocol::TCP => Some(Quoted::Segment(tuple, Seq(u32::from_be_bytes(seq)))),
+        protocol::UDP => Some(Quoted::Datagram(tuple)),
+        _ => None,
+    }
 }
 
 fn header<B: nom_port::buffer::Buffer>(chain: &Chain<B>) -> Result<[u8; HEADER], Drop> {

@@ -5,7 +5,7 @@ use super::{Application, Stack};
 use crate::chain;
 use crate::extensions::{self, Problem, Walk};
 use crate::fragments::{Expired, Fragment};
-use crate::frame::{self, Drop, ETHERNET, Ethernet, Packet, Path, protocol};
+use crate::frame::{self, Drop, ETHERNET, Ethernet, Marks, Packet, Path, protocol};
 use nom_port::buffer::{Chain, Slice};
 use nom_port::nic::{Checksum, Nic, Received, gather};
 
@@ -99,13 +99,14 @@ impl<N: Nic> Stack<N> {
         let path =
             Path { mac: ethernet.from, hop: ethernet.to, from: fragment.packet.from, to: fragment.packet.to };
         let (mut head, start) = frame::ip(&path, whole.protocol, 0, whole.payload.len());
-        // Not the limit that neighbour discovery demands: it never comes in fragments (RFC 6980).
-        let hops = 64;
-        if fragment.packet.from.is_ipv6() {
-            head[ETHERNET + 7] = hops;
+        let mut marks = Marks::of(&fragment.packet, &first[ETHERNET..]);
+        if whole.protocol == protocol::ICMPV6 {
+            // Not the limit that neighbour discovery demands: it never comes in fragments (RFC 6980).
+            marks.hops = Marks::USUAL.hops;
         }
-        let packet =
-            Packet { protocol: whole.protocol, start, len: whole.payload.len(), hops, ..fragment.packet };
+        marks.put(&mut head);
+        let (len, hops) = (whole.payload.len(), marks.hops);
+        let packet = Packet { protocol: whole.protocol, start, len, hops, ..fragment.packet };
         let frame = self.link.nic.buffer(&[&head[..], &whole.payload].concat());
         let frame = frame.ok_or((|counters| &mut counters.dropped_fragment) as Drop)?;
         let frame = Chain::from_iter([frame]);
