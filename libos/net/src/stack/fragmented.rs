@@ -26,8 +26,8 @@ impl<N: Nic> Stack<N> {
         len <= ANY_ROUTER_MAX || len <= self.longest_to(to)
     }
 
-    /// Longest packets to `to`, headers of IP included: those of the link, or what a router on the way said of
-    /// a segment or a datagram.
+    /// Longest packets to `to`, headers of IP included: those of the link, or what a router on the way said
+    /// of a segment or a datagram.
     fn longest_to(&self, to: IpAddr) -> usize {
         let link = usize::from(self.link.mtu_to(to));
         let headers = if to.is_ipv4() { 40 } else { 60 };

@@ -89,8 +89,8 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// Takes what a router says about a packet of ours: that it is larger than `mtu`, or that it cannot go on.
-    /// Whose segment it was is told.
+    /// Takes what a router says about a packet of ours: that it is larger than `mtu`, or that it cannot go
+    /// on. Whose segment it was is told.
     fn trouble(
         &mut self,
         application: &mut impl Application<N>,
@@ -124,8 +124,8 @@ impl<N: Nic> Stack<N> {
         Ok(())
     }
 
-    /// Later datagrams to where one was too big go in fragments that are not. Anybody could say so who knows a
-    /// port of ours: so connections, which know their own by its sequence numbers, do not go by it.
+    /// Later datagrams to where one was too big go in fragments that are not. Anybody could say so who knows
+    /// a port of ours: so connections, which know their own by its sequence numbers, do not go by it.
     fn datagram_too_big(&mut self, tuple: &FourTuple, mtu: Option<u32>) -> Result<(), Drop> {
         let (own, remote) = (tuple.local, tuple.remote.ip());
         let is_ours = self.config.is_ours(own.ip()) && self.bound.contains(own.port());
