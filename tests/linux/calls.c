@@ -425,6 +425,39 @@ static void watch(void) {
 	say("room for nobody", epoll_wait(set, found, 0, 0));
 }
 
+/* Sets within sets: how deep, in no circle, and that who waits for the outermost hears of all. */
+static void nested_sets(void) {
+	int sets[8], ends[2];
+	struct epoll_event event = {EPOLLIN, {.u64 = 7}}, found[4];
+	char byte;
+	for (int i = 0; i < 8; i++)
+		sets[i] = epoll_create1(EPOLL_CLOEXEC);
+	for (int i = 0; i < 6; i++)
+		say("set in a set", epoll_ctl(sets[i], EPOLL_CTL_ADD, sets[i + 1], &event));
+	say("circle", epoll_ctl(sets[1], EPOLL_CTL_ADD, sets[0], &event));
+	say("wider circle", epoll_ctl(sets[4], EPOLL_CTL_ADD, sets[0], &event));
+	say("set in two sets", epoll_ctl(sets[7], EPOLL_CTL_ADD, sets[3], &event));
+	say("too deep", epoll_ctl(sets[7], EPOLL_CTL_ADD, sets[0], &event));
+	pipe(ends);
+	epoll_ctl(sets[3], EPOLL_CTL_ADD, ends[0], &event);
+	say("outermost, nothing", epoll_wait(sets[0], found, 4, 0));
+	write(ends[1], "x", 1);
+	say("outermost", epoll_wait(sets[0], found, 4, 1000));
+	say("innermost", epoll_wait(sets[3], found, 4, 0));
+	read(ends[0], &byte, 1);
+	say("outermost, no more", epoll_wait(sets[0], found, 4, 0));
+	pid_t child = fork();
+	if (child == 0) {
+		usleep(100000);
+		_exit(write(ends[1], "y", 1) != 1);
+	}
+	say("outermost, woken", epoll_wait(sets[0], found, 4, 10000));
+	say("it wrote", waitpid(child, NULL, 0) == child);
+	for (int i = 0; i < 8; i++)
+		close(sets[i]);
+	close(ends[0]), close(ends[1]);
+}
+
 static void local_sockets(void) {
 	int pair[2], listener = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
 	char bytes[16] = "";
@@ -1020,6 +1053,7 @@ int main(int count, char **arguments) {
 	attributes();
 	pipes();
 	watch();
+	nested_sets();
 	local_sockets();
 	much_at_once();
 	pass_descriptors();

@@ -7,7 +7,7 @@ use alloc::rc::{Rc, Weak};
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Waker;
@@ -106,6 +106,15 @@ struct Member {
     waker: Waker,
 }
 
+impl Member {
+    /// Whether it would be told now.
+    fn is_ready(&self) -> bool {
+        let wanted = Events(self.interest.events & !FLAGS).with(Events::ALWAYS_TOLD);
+        let description = self.description.upgrade().filter(|_| !self.is_spent);
+        description.is_some_and(|description| !description.ready().of(wanted).is_none())
+    }
+}
+
 #[derive(Default)]
 struct State {
     members: SlotMap<MemberKey, Member>,
@@ -150,12 +159,21 @@ pub(crate) struct Epoll {
     state: RefCell<State>,
     listed: Arc<Listed>,
     waiters: Waiters,
+    /// So many sets it is, or was, in, one within another.
+    above: Cell<u32>,
 }
 
 impl fmt::Debug for Epoll {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Epoll({} members)", self.state.borrow().members.len())
     }
+}
+
+/// Sets that may be one within another, as on Linux: whoever asks one asks all of them.
+const NESTED_MAX: u32 = 5;
+
+fn set_of(description: &Rc<Description>) -> Option<&Epoll> {
+    description.stream().and_then(|stream| stream.epoll())
 }
 
 fn name(descriptor: i32, description: &Rc<Description>) -> (i32, usize) {
@@ -166,15 +184,20 @@ impl Epoll {
     /// Takes a descriptor in.
     ///
     /// # Errors
-    /// `EEXIST` if it is in; `EPERM` for what is always ready.
+    /// `EEXIST` if it is in; `EPERM` for what is always ready; `ELOOP` for a set that this one is in, or that
+    /// would be too deep.
     pub fn add(
         &self,
         descriptor: i32,
         description: &Rc<Description>,
         interest: Watched,
     ) -> Result<(), Errno> {
-        if description.stream().is_none() {
-            return Err(Errno::EPERM);
+        let inner = description.stream().ok_or(Errno::EPERM)?.epoll();
+        if let Some(inner) = inner {
+            if inner.reaches(self) || self.above.get() + 1 + inner.sets() > NESTED_MAX {
+                return Err(Errno::ELOOP);
+            }
+            inner.lower(self.above.get() + 1);
         }
         let mut state = self.state.borrow_mut();
         let name = name(descriptor, description);
@@ -238,9 +261,7 @@ impl Epoll {
     /// `EAGAIN` if none is.
     pub fn take(&self, most: usize, found: &mut Occurrences) -> Result<(), Errno> {
         let mut state = self.state.borrow_mut();
-        while let Some(key) = self.listed.keys.pop() {
-            state.due.push_back(key);
-        }
+        self.collect(&mut state);
         // Those that are told as long as they are ready come after those that were not looked at.
         for _ in 0..state.due.len() {
             if found.len() == most {
@@ -258,9 +279,61 @@ impl Epoll {
     pub fn wake_when_listed(&self, waker: &Waker) {
         self.listed.wake_later(waker);
     }
+
+    /// Sets that are members.
+    fn inner_sets(&self) -> Vec<Rc<Description>> {
+        let state = self.state.borrow();
+        let descriptions = state.members.values().filter_map(|member| member.description.upgrade());
+        descriptions.filter(|description| set_of(description).is_some()).collect()
+    }
+
+    /// Whether it is `other`, or has it within.
+    fn reaches(&self, other: &Epoll) -> bool {
+        let within =
+            |description: &Rc<Description>| set_of(description).is_some_and(|set| set.reaches(other));
+        core::ptr::eq(self, other) || self.inner_sets().iter().any(within)
+    }
+
+    /// How many sets are one within another from it on.
+    fn sets(&self) -> u32 {
+        let inner = self.inner_sets();
+        1 + inner.iter().filter_map(set_of).map(Epoll::sets).max().unwrap_or(0)
+    }
+
+    /// It is within so many.
+    fn lower(&self, above: u32) {
+        if self.above.get() < above {
+            self.above.set(above);
+            self.inner_sets().iter().filter_map(set_of).for_each(|set| set.lower(above + 1));
+        }
+    }
+
+    /// What was listed is due.
+    fn collect(&self, state: &mut State) {
+        while let Some(key) = self.listed.keys.pop() {
+            state.due.push_back(key);
+        }
+    }
 }
 
 impl State {
+    /// Has those that are due, and not ready any more, be listed again when they are: for who waits without
+    /// taking any.
+    fn rearm(&mut self) {
+        for _ in 0..self.due.len() {
+            let Some(key) = self.due.pop_front() else { return };
+            let Some(member) = self.members.get(key) else { continue };
+            if member.is_ready() {
+                self.due.push_back(key);
+                continue;
+            }
+            member.alarm.is_listed.store(false, Ordering::Relaxed);
+            if let Some(description) = member.description.upgrade() {
+                description.wake(&member.waker);
+            }
+        }
+    }
+
     /// Looks at a member that was due.
     fn look(&mut self, key: MemberKey) -> Option<Occurrence> {
         let member = self.members.get_mut(key)?;
@@ -293,16 +366,15 @@ impl State {
 
 impl Stream for Epoll {
     fn ready(&self) -> Events {
-        let state = self.state.borrow();
-        let is_ready = |member: &Member| {
-            let wanted = Events(member.interest.events & !FLAGS).with(Events::ALWAYS_TOLD);
-            let description = member.description.upgrade().filter(|_| !member.is_spent);
-            description.is_some_and(|description| !description.ready().of(wanted).is_none())
-        };
-        Events::IN.when(state.members.values().any(is_ready))
+        Events::IN.when(self.state.borrow().members.values().any(Member::is_ready))
     }
 
     fn wake(&self, waker: &Waker) {
+        {
+            let mut state = self.state.borrow_mut();
+            self.collect(&mut state);
+            state.rearm();
+        }
         self.waiters.add(waker);
         self.wake_when_listed(waker);
     }
@@ -381,6 +453,40 @@ mod tests {
         assert_eq!(taken(&epoll), told);
         epoll.change(3, &kept, INTEREST).expect("it is in");
         assert_eq!([taken(&epoll), taken(&epoll)], [told.clone(), told]);
+    }
+
+    /// As by poll(2), or a set that it is a member of.
+    #[test]
+    fn who_waits_for_a_set_is_woken_though_its_member_was_told_before() {
+        let (epoll, count) = (Epoll::default(), Arc::new(Count::default()));
+        let (reader, writer) = pipe();
+        let kept = description(reader);
+        epoll.add(3, &kept, INTEREST).expect("taken in");
+        writer.buffer().write(b"x").expect("written");
+        assert!(taken(&epoll).is_ok());
+        assert_eq!(kept.stream().map(|stream| stream.read(&mut [0])), Some(Ok(1)));
+        assert!(epoll.ready().is_none());
+        epoll.wake(&Waker::from(count.clone()));
+        writer.buffer().write(b"y").expect("written");
+        assert!(count.0.load(Ordering::Relaxed) > 0 && !epoll.ready().is_none());
+        assert!(taken(&epoll).is_ok());
+    }
+
+    #[test]
+    fn sets_are_in_no_circle_and_not_too_deep() {
+        let sets: Vec<_> = (0..7).map(|_| description(Epoll::default())).collect();
+        let add = |outer: usize, inner: usize| {
+            set_of(&sets[outer]).expect("a set").add(inner as i32, &sets[inner], INTEREST)
+        };
+        // From the outermost inwards, and the other way round.
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|at| add(at, at + 1)),
+            [Ok(()), Ok(()), Ok(()), Ok(()), Err(Errno::ELOOP)]
+        );
+        assert_eq!([add(4, 0), add(1, 0), add(2, 2)], [Err(Errno::ELOOP); 3]);
+        assert_eq!([add(6, 3), add(5, 6)], [Ok(()); 2]);
+        assert_eq!(add(6, 0), Err(Errno::ELOOP));
+        assert!(set_of(&sets[0]).expect("a set").ready().is_none());
     }
 
     #[test]
