@@ -134,7 +134,7 @@ fn conclude(options: &Options, environment: Environment, mut records: Vec<Record
         options.rate, options.turns, options.duration
     ));
     let slow = "`slow` are a hundred readers that do not read, when no queue of theirs takes more, and a \
-                hundred writers of a byte at a time, over the time before them.";
+                hundred writers of a byte at a time, over the time before and after.";
     notes.add(slow.into());
     let report = Report {
         title: "nom bench floods".into(),

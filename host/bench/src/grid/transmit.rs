@@ -19,11 +19,10 @@ pub const TRANSMIT: &str = "transmit";
 pub const SITES: &str = "nhttpd";
 
 /// Bytes of each site's page: who has the least weight has the longest.
-const PAGES: [usize; 3] = [4 << 10, 8 << 10, 16 << 10];
-/// Connections of each site's client, which asks over all of them all the time. Whose pages are short has
-/// most: whose queue runs empty while a busy computer's client has yet to ask again gets less than its
-/// weight.
-const CONNECTIONS: [usize; 3] = [112, 96, 64];
+const PAGES: [usize; 3] = [1 << 10, 2 << 10, 4 << 10];
+/// Connections of each site's client, each with several requests on its way. Whose pages are short has most:
+/// whose queue runs empty while a busy computer's client has yet to ask again gets less than its weight.
+const CONNECTIONS: [usize; 3] = [96, 64, 48];
 
 /// Sites are told apart by their paths, and served as requests come.
 pub const ALIKE: Variant = Variant {

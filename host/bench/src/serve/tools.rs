@@ -59,7 +59,22 @@ pub fn wrk(
     parse_wrk(&output(&mut command)?)
 }
 
-/// The same of one page of the server's, whose path begins with `/`.
+/// Has wrk ask so many times at once: a client has less to do for what takes the server long.
+const WRK_AT_ONCE: &str = r#"
+init = function(arguments)
+    local requests = {}
+    for number = 1, 16 do
+        requests[number] = wrk.format()
+    end
+    together = table.concat(requests)
+end
+request = function()
+    return together
+end
+"#;
+
+/// The same of one page of the server's, whose path begins with `/`, for which each connection asks many
+/// times at once.
 ///
 /// # Errors
 /// As [`wrk`].
@@ -74,6 +89,7 @@ pub fn wrk_page(
     if let Some(url) = arguments.last_mut() {
         *url = format!("http://{target}{page}").into();
     }
+    std::fs::write(scratch.join("wrk.lua"), [WRK_AT_ONCE, WRK_SCRIPT].concat())?;
     parse_wrk(&output(client(namespace, "wrk").args(arguments))?)
 }
 
