@@ -129,22 +129,23 @@ impl Samples {
 
     fn record(&self, key: &Key, values: &[f64]) -> Option<Record> {
         let summary = Summary::of(values)?;
-        let Key { system, application, scenario, metric, unit } = key.clone();
-        Some(Record {
-            experiment: self.experiment.into(),
-            system,
-            application: application.into(),
-            scenario,
-            metric,
-            unit,
-            value: summary.median,
-            repetitions: summary.count,
-            deviation: summary.deviation,
-        })
+        Some(Record::of(self.experiment, key.clone(), summary.median, (summary.count, summary.deviation)))
     }
 }
 
 impl Record {
+    /// A value of an experiment, of so many repetitions that deviated so much.
+    pub fn of(
+        experiment: &str,
+        key: Key,
+        value: f64,
+        (repetitions, deviation): (u32, Option<f64>),
+    ) -> Record {
+        let Key { system, application, scenario, metric, unit } = key;
+        let (experiment, application) = (experiment.into(), application.into());
+        Record { experiment, system, application, scenario, metric, unit, value, repetitions, deviation }
+    }
+
     /// This record's value over `other`'s, as a record of its own; none if there is no finite one.
     pub fn ratio_to(&self, other: &Record) -> Option<Record> {
         let value = self.value / other.value;

@@ -4,6 +4,9 @@ use crate::others::disturbed;
 use crate::record::{Record, Unit, format_value};
 use std::fmt;
 
+/// So many standard errors from a value is surely another.
+pub(crate) const SURE: f64 = 2.0;
+
 /// One value that must be reached.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
@@ -73,7 +76,7 @@ impl Target {
     /// Whether a miss may be the computer's doing.
     fn is_uncertain(&self, record: &Record, records: &[Record]) -> bool {
         let (Limit::AtMost(limit) | Limit::AtLeast(limit)) = self.limit;
-        let is_near = |error: f64| (record.value - limit).abs() <= 2.0 * error;
+        let is_near = |error: f64| (record.value - limit).abs() <= SURE * error;
         !self.unit.is_exact() && (record.standard_error().is_some_and(is_near) || disturbed(records))
     }
 

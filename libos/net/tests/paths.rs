@@ -24,6 +24,15 @@ impl Application<Device> for Talker {
 
 const NOW: Instant = Instant::from_micros(1_000_000);
 
+/// A server that knows the peer's Ethernet address.
+fn serving() -> Machine<Talker> {
+    let mut server = Machine::new(Device::new(1, <_>::default()), config(1, 1), Talker);
+    server.stack.listen(80);
+    server.take(NOW, greeting());
+    server.take_sent();
+    server
+}
+
 /// Opens a connection from `port` and returns the frames with data that come.
 fn open(server: &mut Machine<Talker>, port: u16) -> Vec<Vec<u8>> {
     let (ours, from) = (SocketAddr::from(([10, 0, 0, 1], 80)), SocketAddr::from(([10, 0, 0, 2], port)));
@@ -59,10 +68,7 @@ fn too_big(frame: &[u8], mtu: u16) -> Vec<u8> {
 
 #[test]
 fn a_narrow_path_is_known_to_the_next_connection() {
-    let mut server = Machine::new(Device::new(1, <_>::default()), config(1, 1), Talker);
-    server.stack.listen(80);
-    server.take(NOW, greeting());
-    server.take_sent();
+    let mut server = serving();
     let sent = open(&mut server, 4000);
     assert_eq!(longest(&sent), 1460);
     server.take(NOW, too_big(&sent[0], 1000));
@@ -90,10 +96,7 @@ fn packets_of(frames: &[Vec<u8>]) -> Vec<usize> {
 
 #[test]
 fn datagrams_heed_what_a_router_says_of_one_and_connections_do_not() {
-    let mut server = Machine::new(Device::new(1, <_>::default()), config(1, 1), Talker);
-    server.stack.listen(80);
-    server.take(NOW, greeting());
-    server.take_sent();
+    let mut server = serving();
     let sent = send(&mut server, 1472);
     // Nobody has that port: it may be anybody's word.
     server.take(NOW, too_big(&sent[0], 1000));

@@ -67,13 +67,6 @@ struct Ticket {
     is_begun: bool,
 }
 
-/// What a scheduler knows of what an activity has had.
-#[derive(Clone, Copy, Debug, Default)]
-struct Told {
-    core_ns: u64,
-    sent_bytes: u64,
-}
-
 /// What is being served.
 #[derive(Clone, Copy, Debug)]
 struct Serving {
@@ -106,7 +99,7 @@ pub(crate) struct Gate<B> {
     /// What was served, for whom, since the scheduler was told.
     untold: (ClientIndex, ResourceRecord),
     /// What the scheduler was told of each activity, by their numbers.
-    told_of: Vec<Told>,
+    told_of: Vec<ResourceRecord>,
     /// Who earns by his contract, each with what else the scheduler is told of him; and what that brings.
     by_contract: Vec<(ClientIndex, ClientParameters)>,
     yields: Yields,
@@ -214,7 +207,7 @@ impl<B: Buffer> Gate<B> {
             left: SERVE_MAX,
             serving: None,
             untold: (0, ResourceRecord::default()),
-            told_of: alloc::vec![Told::default(); activities],
+            told_of: alloc::vec![ResourceRecord::default(); activities],
             by_contract,
             yields: Yields::new(at_input.metric),
             paces: alloc::vec![Pace::default(); SHARED + 1],
@@ -307,7 +300,7 @@ impl<B: Buffer> Gate<B> {
         if self.has_taken {
             return self.put_away(now_ns);
         }
-        let (client, record) = core::mem::take(&mut self.untold);
+        let (client, mut record) = core::mem::take(&mut self.untold);
         if record.bytes == 0 {
             return;
         }
@@ -322,8 +315,8 @@ impl<B: Buffer> Gate<B> {
             // That the core was taken away meanwhile says nothing of the bytes.
             before => (3 * before + kibibyte_ns.min(2 * before)) / 4,
         };
-        let ResourceRecord { core_ns, sent_bytes, .. } = consumed;
-        self.queues.served(client, &ResourceRecord { core_ns, sent_bytes, ..record }, now_ns);
+        record += consumed;
+        self.queues.served(client, &record, now_ns);
     }
 
     /// Whoever had frames put into queues is charged for that.
@@ -348,14 +341,14 @@ impl<B: Buffer> Gate<B> {
     /// What an activity has been charged and the scheduler does not know: time of the core, and bytes that
     /// were sent.
     fn untold_of(&mut self, activity: Activity) -> ResourceRecord {
-        let now =
-            Told { core_ns: self.handle.record(activity).ns, sent_bytes: self.payers.sent_bytes(activity) };
+        let (core_ns, sent_bytes) = (self.handle.record(activity).ns, self.payers.sent_bytes(activity));
+        let now = ResourceRecord { core_ns, sent_bytes, ..ResourceRecord::default() };
         let Some(told) = self.told_of.get_mut(activity.0 as usize) else { return ResourceRecord::default() };
         let before = core::mem::replace(told, now);
         ResourceRecord {
             core_ns: now.core_ns.saturating_sub(before.core_ns),
             sent_bytes: now.sent_bytes.saturating_sub(before.sent_bytes),
-            ..ResourceRecord::default()
+            ..now
         }
     }
 

@@ -90,20 +90,36 @@ impl Bench<'_> {
 
     fn push_shares(&mut self, system: &str, scenario: &str, served: &[Served], before: &Told, now: &Told) {
         let times = TENANTS.map(|(tenant, _)| now.of(before, "core_nanoseconds_total", tenant));
-        let sum: f64 = times.iter().sum();
-        let mut worst = 0.0f64;
-        for ((tenant, weight), (time, served)) in TENANTS.iter().zip(times.into_iter().zip(served)) {
-            let share = time / sum;
-            worst = worst.max((share / weight - 1.0).abs());
-            self.push(system, scenario, &format!("share_{tenant}"), Unit::Ratio, share);
+        self.push_shares_of((APPLICATION, system, scenario), times, before, now);
+        for ((tenant, _), served) in TENANTS.iter().zip(served) {
             let throughput = served.throughput();
             self.push(system, scenario, &format!("throughput_{tenant}"), Unit::PerSecond, throughput);
-            let waiting = now.of(before, "queued_nanoseconds_total", tenant) / now.elapsed_ns(before);
-            self.push(system, scenario, &format!("waiting_{tenant}"), Unit::Count, waiting);
         }
-        self.push(system, scenario, "worst_share_error", Unit::Ratio, worst);
         self.push(system, scenario, "unaccounted", Unit::Ratio, now.unaccounted(before));
-        self.push(system, scenario, "idle", Unit::Ratio, now.idle(before));
+    }
+
+    /// What part of all that tenants had each had, the worst of these against its weight, and how many of
+    /// each waited.
+    pub(super) fn push_shares_of(
+        &mut self,
+        (application, system, scenario): (&'static str, &str, &str),
+        had: [f64; 3],
+        before: &Told,
+        now: &Told,
+    ) {
+        let mut push =
+            |metric: &str, unit, value| self.push_of(application, system, scenario, metric, unit, value);
+        let sum: f64 = had.iter().sum();
+        let mut worst = 0.0f64;
+        for ((tenant, weight), had) in TENANTS.iter().zip(had) {
+            let share = had / sum;
+            worst = worst.max((share / weight - 1.0).abs());
+            push(&format!("share_{tenant}"), Unit::Ratio, share);
+            let waiting = now.of(before, "queued_nanoseconds_total", tenant) / now.elapsed_ns(before);
+            push(&format!("waiting_{tenant}"), Unit::Count, waiting);
+        }
+        push("worst_share_error", Unit::Ratio, worst);
+        push("idle", Unit::Ratio, now.idle(before));
     }
 
     /// What gold and silver keep beside a hostile bronze, in turns with a peaceful one.

@@ -100,18 +100,10 @@ impl Bench<'_> {
 
     fn push_transmitted(&mut self, system: &str, before: &Told, now: &Told) {
         let sent = TENANTS.map(|(tenant, _)| now.of(before, "sent_bytes_total", tenant));
-        let sum: f64 = sent.iter().sum();
-        let mut worst = 0.0f64;
-        for ((tenant, weight), sent) in TENANTS.iter().zip(sent) {
-            let share = sent / sum;
-            worst = worst.max((share / weight - 1.0).abs());
-            self.push_of(SITES, system, TRANSMIT, &format!("share_{tenant}"), Unit::Ratio, share);
+        self.push_shares_of((SITES, system, TRANSMIT), sent, before, now);
+        for ((tenant, _), sent) in TENANTS.iter().zip(sent) {
             let rate = sent * 8.0 / (now.elapsed_ns(before) * 1e-9);
             self.push_of(SITES, system, TRANSMIT, &format!("sent_{tenant}"), Unit::BitsPerSecond, rate);
-            let waiting = now.of(before, "queued_nanoseconds_total", tenant) / now.elapsed_ns(before);
-            self.push_of(SITES, system, TRANSMIT, &format!("waiting_{tenant}"), Unit::Count, waiting);
         }
-        self.push_of(SITES, system, TRANSMIT, "worst_share_error", Unit::Ratio, worst);
-        self.push_of(SITES, system, TRANSMIT, "idle", Unit::Ratio, now.idle(before));
     }
 }

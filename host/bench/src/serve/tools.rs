@@ -85,11 +85,8 @@ pub fn wrk_page(
     connections: usize,
     duration: Duration,
 ) -> Result<WrkFigures> {
-    let mut arguments = wrk_arguments(scratch, target, connections, duration)?;
-    if let Some(url) = arguments.last_mut() {
-        *url = format!("http://{target}{page}").into();
-    }
-    std::fs::write(scratch.join("wrk.lua"), [WRK_AT_ONCE, WRK_SCRIPT].concat())?;
+    let (script, url) = ([WRK_AT_ONCE, WRK_SCRIPT].concat(), format!("http://{target}{page}"));
+    let arguments = scripted(scratch, &script, &url, connections, duration)?;
     parse_wrk(&output(client(namespace, "wrk").args(arguments))?)
 }
 
@@ -100,12 +97,22 @@ pub(crate) fn wrk_arguments(
     connections: usize,
     duration: Duration,
 ) -> Result<Vec<OsString>> {
-    let script = scratch.join("wrk.lua");
-    std::fs::write(&script, WRK_SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
+    scripted(scratch, WRK_SCRIPT, &format!("http://{target}/"), connections, duration)
+}
+
+/// wrk's arguments to ask for `url` as `script` says, which is written to the directory `scratch`.
+fn scripted(
+    scratch: &Path,
+    script: &str,
+    url: &str,
+    connections: usize,
+    duration: Duration,
+) -> Result<Vec<OsString>> {
+    let file = scratch.join("wrk.lua");
+    std::fs::write(&file, script).with_context(|| format!("cannot write {}", file.display()))?;
     let (connections, duration) = (connections.to_string(), format!("{}s", whole_seconds(duration)));
     let words = ["--threads", "1", "--connections", &connections, "--duration", &duration, "--script"];
-    let url = format!("http://{target}/");
-    Ok(words.map(OsString::from).into_iter().chain([script.into(), url.into()]).collect())
+    Ok(words.map(OsString::from).into_iter().chain([file.into(), url.into()]).collect())
 }
 
 /// Reads what wrk printed through its script.

@@ -14,7 +14,7 @@ use crate::record::{self, Key, Record, Unit, format_value};
 use crate::report::{Notes, Report};
 use crate::statistics::{Quotient, Summary};
 use crate::table::Table;
-use crate::target::{Limit, Target};
+use crate::target::{Limit, SURE, Target};
 use anyhow::{Result, ensure};
 use conditions::Conditions;
 use load::Load;
@@ -45,8 +45,6 @@ const WORST: &str = "worst goodput";
 const BELOW: [&str; 2] = ["points below", "points surely below"];
 /// Of Linux's goodput, what nom's must be.
 const SHARE: f64 = 0.95;
-/// So many standard errors from a value is surely another.
-const SURE: f64 = 2.0;
 
 /// Measures and writes everything to `options.out`. What fails becomes a note.
 ///
@@ -142,7 +140,7 @@ impl Passed {
     fn means(&self) -> Vec<Record> {
         let mean = |(key, values): &(Key, Vec<(u32, f64)>)| {
             let summary = Summary::of(&values.iter().map(|(_, value)| *value).collect::<Vec<_>>())?;
-            Some(record(key.clone(), summary.mean, summary.count, summary.deviation))
+            Some(Record::of(EXPERIMENT, key.clone(), summary.mean, (summary.count, summary.deviation)))
         };
         self.0.iter().filter_map(mean).collect()
     }
@@ -155,16 +153,10 @@ impl Passed {
             let (_, other) = self.0.iter().find(|(key, _)| *key == of_linux)?;
             let quotient = Quotient::of_means(own, other)?;
             let key = Key { system: "nom/linux".into(), unit: Unit::Ratio, ..key.clone() };
-            Some(record(key, quotient.value, quotient.pairs, quotient.deviation))
+            Some(Record::of(EXPERIMENT, key, quotient.value, (quotient.pairs, quotient.deviation)))
         };
         of_nom.filter_map(ratio).collect()
     }
-}
-
-fn record(key: Key, value: f64, repetitions: u32, deviation: Option<f64>) -> Record {
-    let Key { system, application, scenario, metric, unit } = key;
-    let (experiment, application) = (EXPERIMENT.into(), application.into());
-    Record { experiment, system, application, scenario, metric, unit, value, repetitions, deviation }
 }
 
 /// The most that a ratio may be, as far as is sure.
@@ -183,7 +175,8 @@ fn below(ratios: &[Record]) -> Vec<Record> {
         unit: Unit::Count,
     };
     let counts = [count(|ratio| ratio.value), count(at_most)];
-    BELOW.iter().zip(counts).map(|(metric, count)| record(all(metric), count, 1, None)).collect()
+    let record = |(metric, count): (&&str, f64)| Record::of(EXPERIMENT, all(metric), count, (1, None));
+    BELOW.iter().zip(counts).map(record).collect()
 }
 
 fn conclude(

@@ -107,11 +107,16 @@ struct Member {
 }
 
 impl Member {
+    /// What it is ready for, of what is told of it.
+    fn ready(&self, description: &Description) -> Events {
+        let wanted = Events(self.interest.events & !FLAGS).with(Events::ALWAYS_TOLD);
+        description.ready().of(wanted)
+    }
+
     /// Whether it would be told now.
     fn is_ready(&self) -> bool {
-        let wanted = Events(self.interest.events & !FLAGS).with(Events::ALWAYS_TOLD);
         let description = self.description.upgrade().filter(|_| !self.is_spent);
-        description.is_some_and(|description| !description.ready().of(wanted).is_none())
+        description.is_some_and(|description| !self.ready(&description).is_none())
     }
 }
 
@@ -193,11 +198,9 @@ impl Epoll {
         interest: Watched,
     ) -> Result<(), Errno> {
         let inner = description.stream().ok_or(Errno::EPERM)?.epoll();
-        if let Some(inner) = inner {
-            if inner.reaches(self) || self.above.get() + 1 + inner.sets() > NESTED_MAX {
-                return Err(Errno::ELOOP);
-            }
-            inner.lower(self.above.get() + 1);
+        let above = self.above.get() + 1;
+        if inner.is_some_and(|inner| inner.reaches(self) || above + inner.sets() > NESTED_MAX) {
+            return Err(Errno::ELOOP);
         }
         let mut state = self.state.borrow_mut();
         let name = name(descriptor, description);
@@ -218,6 +221,7 @@ impl Epoll {
         state.keys.insert(name, key);
         let waker = state.members[key].waker.clone();
         drop(state);
+        inner.into_iter().for_each(|inner| inner.lower(above));
         // It may be ready already.
         waker.wake();
         self.waiters.wake();
@@ -346,8 +350,7 @@ impl State {
             member.alarm.is_listed.store(false, Ordering::Relaxed);
             return None;
         }
-        let wanted = Events(events & !FLAGS).with(Events::ALWAYS_TOLD);
-        let ready = description.ready().of(wanted);
+        let ready = member.ready(&description);
         if !ready.is_none() && events & (EPOLLET | EPOLLONESHOT) == 0 {
             // It stays listed: nobody need wake it before it is looked at again.
             self.due.push_back(key);

@@ -199,10 +199,15 @@ impl<N: Observed + 'static> Inet<N> {
         accepted.state.set(State::Stream(id, peer));
         accepted.is_open.set(true);
         accepted.options.inherit(&self.options);
-        let no_delay = self.options.get(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY);
-        accepted.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay.unwrap_or(0));
-        accepted.mark_packets();
+        accepted.tell_options();
         accepted
+    }
+
+    /// Tells the stack of a new connection what the program has said of it.
+    fn tell_options(&self) {
+        let no_delay = self.options.get(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY).unwrap_or(0);
+        self.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay);
+        self.mark_packets();
     }
 
     /// Has packets of a connection be treated as the program says.
@@ -442,9 +447,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         })?;
         self.own.set(own);
         self.become_state(State::Stream(id, peer));
-        let no_delay = self.options.get(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY).unwrap_or(0);
-        self.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay);
-        self.mark_packets();
+        self.tell_options();
         Err(Errno::EINPROGRESS)
     }
 

@@ -174,8 +174,7 @@ impl<N: Nic> Stack<N> {
     }
 
     pub(super) fn mss_for(&self, remote: IpAddr) -> u16 {
-        let headers = if remote.is_ipv4() { 40 } else { 60 };
-        self.link.mtu_to(remote).saturating_sub(headers).max(88)
+        self.link.mtu_to(remote).saturating_sub(headers_of_segment(remote)).max(88)
     }
 
     pub(super) fn add(
@@ -717,6 +716,11 @@ impl<N: Nic> Stack<N> {
         }
         hop
     }
+}
+
+/// Bytes of the headers of a segment to an address, without options.
+pub(super) fn headers_of_segment(to: IpAddr) -> u16 {
+    if to.is_ipv4() { 40 } else { 60 }
 }
 
 /// What a flow's plain segments begin with, if headers can be written for it in one go.

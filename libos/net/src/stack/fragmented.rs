@@ -2,6 +2,7 @@
 
 use super::Stack;
 use super::datagrams::DatagramError;
+use super::flows::headers_of_segment;
 use crate::chain;
 use crate::frame::{self, FragmentPlace, Mac, Marks, Path, protocol};
 use crate::packet;
@@ -30,7 +31,7 @@ impl<N: Nic> Stack<N> {
     /// of a segment or a datagram.
     fn longest_to(&self, to: IpAddr) -> usize {
         let link = usize::from(self.link.mtu_to(to));
-        let headers = if to.is_ipv4() { 40 } else { 60 };
+        let headers = usize::from(headers_of_segment(to));
         let of_segments = self.paths.mss(to, self.now).map(|mss| mss as usize + headers);
         let of_datagrams = self.paths.mtu(to, self.now).map(|mtu| mtu as usize);
         of_segments.into_iter().chain(of_datagrams).fold(link, usize::min)

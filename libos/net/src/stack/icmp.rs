@@ -1,6 +1,6 @@
 //! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo, and the news that something cannot be reached.
 
-use super::flows::Flow;
+use super::flows::{Flow, headers_of_segment};
 use super::segments::transport;
 use super::{Application, Stack};
 use crate::checksum;
@@ -110,12 +110,12 @@ impl<N: Nic> Stack<N> {
         match mtu {
             None => open.connection.unreachable(seq, &mut effects),
             Some(mtu) => {
-                let headers = if tuple.remote.is_ipv4() { 40 } else { 60 };
-                let mss = mtu.max(least_mtu(tuple.remote.ip())) - headers;
+                let remote = tuple.remote.ip();
+                let mss = mtu.max(least_mtu(remote)) - u32::from(headers_of_segment(remote));
                 let before = open.connection.send.mss;
                 open.connection.too_big(&mut context, seq, mss);
                 if open.connection.send.mss < before {
-                    self.paths.narrow(tuple.remote.ip(), mss, self.now);
+                    self.paths.narrow(remote, mss, self.now);
                 }
             }
         }

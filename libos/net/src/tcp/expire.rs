@@ -20,7 +20,9 @@ impl<B: Buffer> Connection<B> {
             self.persist(context, effects);
         }
         // Whether more may go then is for `emit` to see.
-        let _ = self.rare.some().map(|rare| take_due(&mut rare.pace.until, context.now));
+        if let Some(rare) = self.rare.some() {
+            take_due(&mut rare.pace.until, context.now);
+        }
         if take_due(&mut self.deadlines.keep_alive, context.now) {
             self.keep_alive(context, effects);
         }
