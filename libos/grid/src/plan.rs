@@ -68,6 +68,17 @@ pub const METRICS: [(&str, SharedMetric); 4] = [
     ("messages", SharedMetric::Messages),
 ];
 
+/// Their names, in their order.
+const fn names<T, const N: usize>(all: &[(&'static str, T); N]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut at = 0;
+    while at < N {
+        names[at] = all[at].0;
+        at += 1;
+    }
+    names
+}
+
 /// What has this name.
 fn named<T: Copy>(all: &[(&str, T)], name: &str) -> Option<T> {
     all.iter().find(|(other, _)| *other == name).map(|(_, value)| *value)
@@ -574,7 +585,7 @@ fn word(given: &str, expected: &'static str) -> BadGrid {
 /// # Errors
 /// If there is none.
 pub fn resource_named(name: &str) -> Result<GridResource, BadGrid> {
-    const EXPECTED: &[&str] = &["input", "cpu"];
+    const EXPECTED: &[&str] = &names(&RESOURCES);
     let unknown = || BadGrid::Unknown { what: "resource", given: name.to_owned(), expected: EXPECTED };
     named(&RESOURCES, name).ok_or_else(unknown)
 }
@@ -584,7 +595,7 @@ pub fn resource_named(name: &str) -> Result<GridResource, BadGrid> {
 /// # Errors
 /// If there is none.
 pub fn scheduler_named(name: &str) -> Result<SchedulerKind, BadGrid> {
-    const EXPECTED: &[&str] = &["round-robin", "fair", "deadline", "rate", "profit"];
+    const EXPECTED: &[&str] = &names(&SCHEDULERS);
     let unknown = || BadGrid::Unknown { what: "scheduler", given: name.to_owned(), expected: EXPECTED };
     named(&SCHEDULERS, name).ok_or_else(unknown)
 }
@@ -594,7 +605,7 @@ pub fn scheduler_named(name: &str) -> Result<SchedulerKind, BadGrid> {
 /// # Errors
 /// If there is none.
 pub fn metric_named(name: &str) -> Result<SharedMetric, BadGrid> {
-    const EXPECTED: &[&str] = &["time", "bytes", "messages"];
+    const EXPECTED: &[&str] = &names(&METRICS);
     let unknown = || BadGrid::Unknown { what: "metric", given: name.to_owned(), expected: EXPECTED };
     named(&METRICS, name).ok_or_else(unknown)
 }

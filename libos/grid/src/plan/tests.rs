@@ -11,7 +11,7 @@ fn what_cannot_be_followed_is_refused_with_a_reason() {
     for (text, reason) in [
         ("at disk fair", "resource `disk`: expected input, cpu"),
         ("at input lottery", "scheduler `lottery`: expected round-robin, fair, deadline, rate, profit"),
-        ("at input fair metric=joules", "metric `joules`: expected time, bytes, messages"),
+        ("at input fair metric=joules", "metric `joules`: expected time, bytes, sent, messages"),
         ("at input fair; at input rate", "`input` is there twice"),
         ("at input fair; for gold weight=0", "`weight=0`: expected a whole number from 1"),
         ("at input fair; for gold weight=4294967296", "`weight=4294967296`: expected a whole number from 1"),
