@@ -161,8 +161,20 @@ def left(counts):
 
 
 def slow(client, options):
-    """Clients that read nothing of what they ask for, and clients that write a byte at a time."""
-    before = [client.requests(options.seconds) for _ in range(options.turns)]
+    """The client's requests without, and with clients that read nothing of what they ask for and clients
+    that write a byte at a time, in each turn: they come and go in between, since where the computer runs
+    whom drifts over seconds, and is no fault of theirs."""
+    return [(alone(client, options), beside_slow(client, options)) for _ in range(options.turns)]
+
+
+def alone(client, options):
+    """The client's requests beside nobody, after as long a rest as beside slow clients."""
+    settle(client)
+    return client.requests(options.seconds)
+
+
+def beside_slow(client, options):
+    """The client's requests beside slow clients, who have gone afterwards."""
     readers = [socket.create_connection((options.nom, PORT), 10) for _ in range(SLOW)]
     writers = [socket.create_connection((options.nom, PORT), 10) for _ in range(SLOW)]
     for reader in readers:
@@ -175,14 +187,8 @@ def slow(client, options):
     for byte in b"get honest":
         for writer in writers:
             writer.send(bytes([byte]))
-    # What they asked is work like other work; when no reader's queue takes more, it is over.
-    end, last = time.monotonic() + SETTLING, 0
-    while (written := client.stat("bytes_written")) - last > STILL:
-        if time.monotonic() > end:
-            raise SystemExit(f"readers who do not read are still answered after {SETTLING} seconds")
-        last = written
-        time.sleep(0.5)
-    during = [client.requests(options.seconds) for _ in range(options.turns)]
+    settle(client)
+    beset = client.requests(options.seconds)
     for writer in writers:
         writer.settimeout(60)
         writer.sendall(b"\r\n")
@@ -191,9 +197,17 @@ def slow(client, options):
     for other in readers + writers:
         other.close()
     rest(client)
-    # Before and afterwards: a computer's pace drifts.
-    after = [client.requests(options.seconds) for _ in range(options.turns)]
-    return [((first + last) / 2, beset) for first, beset, last in zip(before, during, after)]
+    return beset
+
+
+def settle(client):
+    """Waits until no reader's queue takes more: what they asked is work like other work until then."""
+    end, last = time.monotonic() + SETTLING, 0
+    while (written := client.stat("bytes_written")) - last > STILL:
+        if time.monotonic() > end:
+            raise SystemExit(f"readers who do not read are still answered after {SETTLING} seconds")
+        last = written
+        time.sleep(0.5)
 
 
 def rest(client):

@@ -137,8 +137,9 @@ pub struct Bulk {
 
 /// `nom bench floods`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  nom bench floods --turns 9 --seconds 1 --out results/floods")]
+#[command(after_help = "Examples:
+  nom bench floods --turns 9 --seconds 1 --out results/floods
+  nom bench floods --only slow")]
 pub struct Floods {
     /// Directory for results.json, results.csv and report.html.
     #[arg(long, value_name = "DIR", default_value = "bench-floods")]
@@ -152,6 +153,9 @@ pub struct Floods {
     /// Frames a second.
     #[arg(long, value_name = "FRAMES", default_value_t = 2000, value_parser = whole::<u32>(1..=1_000_000))]
     rate: u32,
+    /// This flood only; can be given several times.
+    #[arg(long, value_name = "FLOOD", value_parser = PossibleValuesParser::new(floods::KINDS))]
+    only: Vec<String>,
 }
 
 /// `nom bench grid`.
@@ -233,6 +237,7 @@ pub fn bench(options: &Bench) -> Result<u8> {
             turns: options.turns,
             duration: Duration::from_secs(options.seconds),
             rate: options.rate,
+            kinds: options.only.clone(),
         })?,
         Bench::Linux(options) => unmodified::run(&unmodified::Options {
             out: options.out.clone(),

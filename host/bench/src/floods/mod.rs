@@ -35,7 +35,12 @@ pub struct Options {
     pub duration: Duration,
     /// Frames a second.
     pub rate: u32,
+    /// Which of [`KINDS`]; all of them if empty.
+    pub kinds: Vec<String>,
 }
+
+/// What `tests/foreign/flood.py` knows.
+pub const KINDS: [&str; 9] = ["syn", "ack", "rst", "fin", "fragments", "icmp", "arp", "nd", "slow"];
 
 const EXPERIMENT: &str = "floods";
 /// Of its rate under a flood of nobody, what an honest client must keep.
@@ -93,12 +98,12 @@ pub fn run(options: &Options) -> Result<Outcome> {
 fn flood(options: &Options, running: &Running) -> Result<Said> {
     let script = options.project.root().join("tests/foreign/flood.py");
     let seconds = options.duration.as_secs_f64();
-    let kinds = 8.0;
-    let limit = PATIENCE.as_secs_f64() + 2.0 * kinds * f64::from(options.turns) * (seconds + 1.0);
+    let kinds = if options.kinds.is_empty() { KINDS.join(",") } else { options.kinds.join(",") };
+    let limit = PATIENCE.as_secs_f64() + 2.0 * KINDS.len() as f64 * f64::from(options.turns) * (seconds + 1.0);
     let mut command = running.namespace().command("timeout");
     command.args([&format!("{limit:.0}"), PYTHON]).arg(&script);
     command.args(["--turns", &options.turns.to_string(), "--seconds", &seconds.to_string()]);
-    command.args(["--rate", &options.rate.to_string()]);
+    command.args(["--rate", &options.rate.to_string(), "--kinds", &kinds]);
     let Output { status, stdout, stderr } = command.output().context("cannot run timeout")?;
     let complaint = String::from_utf8_lossy(&stderr);
     ensure!(status.success(), "{} failed with {status}: {}", script.display(), complaint.trim());
@@ -134,7 +139,7 @@ fn conclude(options: &Options, environment: Environment, mut records: Vec<Record
         options.rate, options.turns, options.duration
     ));
     let slow = "`slow` are a hundred readers that do not read, when no queue of theirs takes more, and a \
-                hundred writers of a byte at a time, over the time before and after.";
+                hundred writers of a byte at a time; they come and go between two times without them.";
     notes.add(slow.into());
     let report = Report {
         title: "nom bench floods".into(),
