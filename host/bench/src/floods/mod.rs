@@ -99,7 +99,8 @@ fn flood(options: &Options, running: &Running) -> Result<Said> {
     let script = options.project.root().join("tests/foreign/flood.py");
     let seconds = options.duration.as_secs_f64();
     let kinds = if options.kinds.is_empty() { KINDS.join(",") } else { options.kinds.join(",") };
-    let limit = PATIENCE.as_secs_f64() + 2.0 * KINDS.len() as f64 * f64::from(options.turns) * (seconds + 1.0);
+    let halves = 2.0 * KINDS.len() as f64 * f64::from(options.turns);
+    let limit = PATIENCE.as_secs_f64() + halves * (seconds + 1.0);
     let mut command = running.namespace().command("timeout");
     command.args([&format!("{limit:.0}"), PYTHON]).arg(&script);
     command.args(["--turns", &options.turns.to_string(), "--seconds", &seconds.to_string()]);
