@@ -102,6 +102,8 @@ pub struct KnobValues {
     pub notice: Notice,
     /// Cores held.
     pub cores: u16,
+    /// How many activities' packets are not held, those first that their contracts hurry most.
+    pub urgent: u8,
 }
 
 /// Every combination of the values of each knob.
@@ -110,6 +112,8 @@ pub struct KnobGrid {
     delays: BatchingDelays,
     notices: Vec<Notice>,
     cores: Vec<u16>,
+    /// Most activities whose packets are not held.
+    urgent_max: u8,
 }
 
 /// A knob without a value.
@@ -125,6 +129,9 @@ pub struct NoValue {
 const CORES_DISTANCE: f64 = 8.0;
 /// How different polling is from interrupts.
 const NOTICE_DISTANCE: f64 = 2.0;
+/// How different it is not to hold one more activity's packets, where any are held: its requests may be most
+/// of them, or hardly any.
+const URGENT_DISTANCE: f64 = 4.0;
 
 impl KnobGrid {
     /// All combinations of the values; point 0 has the first of each, so list first what is safe to start
@@ -137,23 +144,30 @@ impl KnobGrid {
         if let Some((knob, _)) = knobs.into_iter().find(|(_, is_good)| !is_good) {
             return Err(NoValue { knob });
         }
-        Ok(Self { delays, notices: notices.into(), cores: cores.into() })
+        Ok(Self { delays, notices: notices.into(), cores: cores.into(), urgent_max: 0 })
+    }
+
+    /// The same, each with packets of no activity to packets of so many not held.
+    #[must_use]
+    pub fn with_urgent(self, urgent_max: u8) -> Self {
+        Self { urgent_max, ..self }
     }
 
     /// The setting at a point.
     #[must_use]
     pub fn setting(&self, point: usize) -> KnobValues {
-        let [delay, notice, cores] = self.digits(point);
+        let [delay, notice, cores, urgent] = self.digits(point);
         KnobValues {
             batching_micros: self.delays.micros(delay),
             notice: self.notices[notice],
             cores: self.cores[cores],
+            urgent: urgent as u8,
         }
     }
 
     /// Index of each knob's value, the batching delay changing fastest.
-    fn digits(&self, point: usize) -> [usize; 3] {
-        let bases = [self.delays.count(), self.notices.len(), self.cores.len()];
+    fn digits(&self, point: usize) -> [usize; 4] {
+        let bases = [self.delays.count(), self.notices.len(), self.cores.len(), self.urgencies()];
         let mut rest = point;
         bases.map(|base| {
             let digit = rest % base;
@@ -163,9 +177,16 @@ impl KnobGrid {
     }
 }
 
+impl KnobGrid {
+    /// How many numbers of activities there are whose packets may not be held.
+    fn urgencies(&self) -> usize {
+        usize::from(self.urgent_max) + 1
+    }
+}
+
 impl WorkingPoints for KnobGrid {
     fn count(&self) -> usize {
-        self.delays.count() * self.notices.len() * self.cores.len()
+        self.delays.count() * self.notices.len() * self.cores.len() * self.urgencies()
     }
 
     /// Euclidean over the knobs.
@@ -174,12 +195,16 @@ impl WorkingPoints for KnobGrid {
         let (x, y) = (self.setting(a), self.setting(b));
         let notice = if x.notice == y.notice { 0.0 } else { NOTICE_DISTANCE };
         let cores = CORES_DISTANCE * libm::log2(f64::from(x.cores) / f64::from(y.cores));
+        let urgent = URGENT_DISTANCE * f64::from(x.urgent.abs_diff(y.urgent));
         let delay = self.delays.distance(delay, other);
-        libm::sqrt(delay * delay + notice * notice + cores * cores)
+        libm::sqrt(delay * delay + notice * notice + cores * cores + urgent * urgent)
     }
 
+    /// Of what is held: the more activities' packets are not, the less, as if each had as many.
     fn added_latency(&self, point: usize) -> Seconds {
-        Seconds::from_micros(self.setting(point).batching_micros)
+        let values = self.setting(point);
+        let held = 1.0 - f64::from(values.urgent) / self.urgencies() as f64;
+        Seconds::new(Seconds::from_micros(values.batching_micros).get() * held).unwrap_or_default()
     }
 }
 
@@ -206,10 +231,11 @@ mod tests {
     fn knobs_are_every_combination_once() {
         let delays = BatchingDelays::up_to(40);
         let both = [Notice::Interrupt, Notice::Poll];
-        let knobs = KnobGrid::new(delays.clone(), &both, &[1, 2, 4]).expect("values");
-        assert_eq!(knobs.count(), delays.count() * 6);
+        let knobs = KnobGrid::new(delays.clone(), &both, &[1, 2, 4]).expect("values").with_urgent(2);
+        assert_eq!(knobs.count(), delays.count() * 18);
         let first = knobs.setting(0);
         assert_eq!((first.batching_micros, first.notice, first.cores), (0, Notice::Interrupt, 1));
+        assert_eq!((first.urgent, knobs.setting(knobs.count() - 1).urgent), (0, 2));
         for a in 0..knobs.count() {
             assert_eq!(knobs.distance(a, a), 0.0);
             assert!((0..a).all(|b| knobs.setting(a) != knobs.setting(b) && knobs.distance(a, b) > 0.0));

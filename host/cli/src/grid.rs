@@ -43,7 +43,7 @@ enum Change {
         /// `at RESOURCE SCHEDULER [metric=] [batching=] [queue=]`,
         /// `group NAME SCHEDULER [metric=] [weight=] [rate=]`, or
         /// `for ACTIVITY [group=] [weight=] [deadline=] [rate=] [earns=NUMBER|contract] [connections=]
-        /// [memory=BYTES]`; several with `;` between.
+        /// [memory=BYTES] [delay=MICROSECONDS]`; several with `;` between.
         change: String,
         /// The server's control port, as ADDRESS:PORT.
         #[arg(long, default_value = ADDRESS)]
@@ -191,6 +191,9 @@ fn said(terms: &ActivityTerms, scheduler: Option<SchedulerKind>) -> String {
     if let Some(most) = terms.memory {
         write!(said, ", {} KiB", most.get() >> 10).expect("a String takes everything");
     }
+    if let Some(most) = terms.delay_us {
+        write!(said, ", held {most} us").expect("a String takes everything");
+    }
     said
 }
 
@@ -202,16 +205,17 @@ mod tests {
     #[test]
     fn a_grid_is_drawn_with_its_queues_and_its_scheduler() {
         let plan: GridPlan =
-            "at input fair metric=bytes; at cpu fair; for gold weight=50 connections=9; for silver weight=33"
+            "at input fair metric=bytes; at cpu fair; for gold weight=50 delay=9; for silver weight=33 \
+             connections=7"
                 .parse()
                 .unwrap();
         expect![[r#"
-                       ┌─ infrastructure  weight 100           ─┐
-                       ├─ others          weight 100           ─┤
-              frames ──┼─ gold            weight 50, 9 clients ─├─► fair, by bytes, 4 at once ──► input
-                       └─ silver          weight 33            ─┘
+                     ┌─ infrastructure  weight 100           ─┐
+                     ├─ others          weight 100           ─┤
+            frames ──┼─ gold            weight 50, held 9 us ─├─► fair, by bytes, 4 at once ──► input
+                     └─ silver          weight 33, 7 clients ─┘
 
-              At most 128 frames of each wait; tasks and threads share the core by the same weights.
+            At most 128 frames of each wait; tasks and threads share the core by the same weights.
         "#]]
         .assert_eq(&drawn(&plan, &["infrastructure", "others", "gold"]));
         let plan: GridPlan = "at input deadline; for gold deadline=200".parse().unwrap();

@@ -5,7 +5,8 @@
 //! revenues of all activities are the application's, to the rounding of a nano-dollar.
 //!
 //! What a response would bring that nobody has seen yet depends on for whom it would be: it is divided as
-//! what was served of late, with latencies in the same proportions.
+//! what was served of late, with latencies in the same proportions. Those are others where packets of some
+//! are not held: who may be is asked in the order in which contracts hurry.
 
 use crate::report::Stretch;
 use crate::window;
@@ -14,7 +15,7 @@ use nom_economy::prices::{Prices, Usage};
 use nom_economy::response::Response;
 use nom_economy::units::{DollarsPerSecond, GbitPerSecond, OperationsPerSecond, Seconds};
 use nom_economy::utility::{Contract, Latency, Term, Utility};
-use nom_service::{Activity, Setting, Window};
+use nom_service::{Activity, Setting, Urgent, Window};
 
 /// What was served, and for whom, by the activities' numbers; nothing of that, if they are not told apart.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +47,14 @@ impl Served {
             self.shares.resize_with(count, Stretch::default);
         }
         self.shares.iter_mut().take(count)
+    }
+
+    /// What came before counts so much beside it from now on.
+    pub fn follow(&mut self, before: &Served, kept: f64) {
+        let kept_ns = kept * before.whole.length_ns as f64;
+        let length_ns = self.whole.length_ns.saturating_add(kept_ns as u64);
+        self.join(before, kept);
+        self.whole.length_ns = length_ns;
     }
 
     fn share(&self, activity: Activity) -> Stretch {
@@ -103,14 +112,62 @@ fn latencies(latency: &Latency) -> [f64; 3] {
     [latency.mean(), latency.jitter(), latency.p99()].map(Seconds::get)
 }
 
+/// What is for whom, where packets are held for so long, and those of so many activities are not.
+#[derive(Clone, Debug)]
+struct Mix {
+    hold: Hold,
+    /// What part of a response each of `own` was of late, and last what the rest was.
+    parts: Vec<Part>,
+    /// What was served of late.
+    recent: Served,
+}
+
+/// How packets are held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The batching delay in microseconds.
+    micros: u32,
+    /// How many activities' packets are not held.
+    urgent: u8,
+}
+
+impl Hold {
+    /// Where nobody's are, it is all the same whose would not be.
+    pub fn new(micros: u32, urgent: u8) -> Hold {
+        Hold { micros, urgent: if micros == 0 { 0 } else { urgent } }
+    }
+
+    /// As they are by a setting.
+    pub fn by(setting: &Setting) -> Hold {
+        Hold::new(setting.batching_delay.as_micros() as u32, setting.urgent.count() as u8)
+    }
+
+    /// How far another is from it: delays count where the number is the same.
+    fn distance(&self, other: &Hold) -> (u8, f64) {
+        let octaves = |hold: &Hold| libm::log2(1.0 + f64::from(hold.micros));
+        (self.urgent.abs_diff(other.urgent), (octaves(self) - octaves(other)).abs())
+    }
+}
+
+/// Most activities whose packets may not be held: a controller tries each number with each delay.
+const URGENT_MAX: usize = 3;
+/// What of all before a window counts beside it, of what was for whom.
+const KEPT: f64 = 0.9;
+/// A contract hurries that pays less than half of what it would at once after so many doublings of a
+/// microsecond.
+const DOUBLINGS: core::ops::RangeInclusive<i32> = 1..=20;
+
 /// The contracts of an application.
 #[derive(Debug)]
 pub(crate) struct Contracts {
     /// Whom the application's own is not for, each with what it pays.
     own: Vec<(Activity, Utility)>,
     rest: Utility,
-    /// What part of a response each of `own` was of late, and last what the rest was.
-    mix: Vec<Part>,
+    /// What is for whom: one for all, unless some packets may not be held; else where it was seen. Never
+    /// empty.
+    mixes: Vec<Mix>,
+    /// Whose packets are not held, by how many are not.
+    urgent: Vec<Urgent>,
     /// How often a response was valued: that is what choosing costs.
     #[cfg(test)]
     pub valuations: core::cell::Cell<u32>,
@@ -119,15 +176,55 @@ pub(crate) struct Contracts {
 impl Contracts {
     /// All is paid by `rest` but what is for an activity of `own`.
     pub fn new(rest: Utility, own: Vec<(Activity, Utility)>) -> Contracts {
-        let mut mix: Vec<Part> = own.iter().map(|_| Part::NOTHING).collect();
-        mix.push(Part::ALL);
+        let mut parts: Vec<Part> = own.iter().map(|_| Part::NOTHING).collect();
+        parts.push(Part::ALL);
         Contracts {
             own,
             rest,
-            mix,
+            mixes: alloc::vec![Mix { hold: Hold::default(), parts, recent: Served::default() }],
+            urgent: alloc::vec![Urgent::default()],
             #[cfg(test)]
             valuations: core::cell::Cell::default(),
         }
+    }
+
+    /// Packets of activities with a contract of their own may not be held, those first that it hurries most.
+    pub fn hurry(mut self) -> Contracts {
+        let hurried = self.own.iter().filter_map(|(own, utility)| Some((patience(utility)?, *own)));
+        let mut hurried: Vec<(i32, Activity)> = hurried.collect();
+        hurried.sort_by_key(|(patience, _)| *patience);
+        hurried.truncate(URGENT_MAX);
+        let first = |count| hurried.iter().take(count).map(|(_, activity)| *activity).collect();
+        self.urgent = (0..=hurried.len()).map(first).collect();
+        self
+    }
+
+    /// Whose packets are not held, by how many are not.
+    pub fn urgent(&self) -> &[Urgent] {
+        &self.urgent
+    }
+
+    /// What users pay where packets are held so, as far as that was seen; else as in what is most alike.
+    #[inline]
+    pub fn at(&self, hold: Hold) -> ContractsAt<'_> {
+        let parts = if let [only] = &self.mixes[..] { &only.parts } else { &self.most_alike(hold).parts };
+        ContractsAt { contracts: self, parts }
+    }
+
+    fn most_alike(&self, hold: Hold) -> &Mix {
+        let mut best = (&self.mixes[0], self.mixes[0].hold.distance(&hold));
+        for mix in &self.mixes[1..] {
+            let distance = mix.hold.distance(&hold);
+            if distance < best.1 {
+                best = (mix, distance);
+            }
+        }
+        best.0
+    }
+
+    /// Whether some packets may not be held.
+    fn hurries(&self) -> bool {
+        self.urgent.len() > 1
     }
 
     /// The shortest latency that a penalty promises, if any does.
@@ -152,14 +249,42 @@ impl Contracts {
         own.chain([rest])
     }
 
-    /// Whom what was served is for is as in `served` from now on.
+    /// Whom what was served is for is as in `served` from now on, if all packets are held for as long.
     pub fn learn(&mut self, served: &Served) {
-        if self.own.is_empty() {
+        if !self.own.is_empty()
+            && !self.hurries()
+            && let Some(parts) = self.parts(served)
+        {
+            self.mixes[0].parts = parts;
+        }
+    }
+
+    /// Learns from a window in which so much was for whom: from the first, since nothing else says whose
+    /// contract is worth what, and from each where some packets may not be held, since then how long whom
+    /// takes is another matter with each delay.
+    pub fn see(&mut self, window: &Window, shares: &[Stretch]) {
+        let is_first = self.mixes[0].recent.whole.length_ns == 0;
+        if self.own.is_empty() || window.requests == 0 || !(self.hurries() || is_first) {
             return;
         }
-        let Some(whole) = response(&served.whole) else { return };
+        let hold = Hold::by(&window.setting);
+        let mut served = Served { shares: shares.to_vec(), ..Served::default() };
+        served.whole.add(window);
+        let place = self.mixes.iter().position(|mix| mix.hold == hold);
+        place.iter().for_each(|place| served.follow(&self.mixes[*place].recent, KEPT));
+        let Some(parts) = self.parts(&served) else { return };
+        let mix = Mix { hold, parts, recent: served };
+        match place.or(is_first.then_some(0)) {
+            Some(place) => self.mixes[place] = mix,
+            None => self.mixes.push(mix),
+        }
+    }
+
+    /// What part of what was served each contract is.
+    fn parts(&self, served: &Served) -> Option<Vec<Part>> {
+        let whole = response(&served.whole)?;
         let parts = self.divided(served).map(|part| response(&part).unwrap_or(whole));
-        self.mix = parts.map(|part| Part::of(&part, &whole)).collect();
+        Some(parts.map(|part| Part::of(&part, &whole)).collect())
     }
 
     /// What was served brings in a second at these prices; `tell` hears what of that comes from whom.
@@ -221,18 +346,42 @@ impl Contracts {
     }
 }
 
-impl Contract for Contracts {
+/// [`Contracts`] where packets of some activities are not held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContractsAt<'a> {
+    pub contracts: &'a Contracts,
+    parts: &'a [Part],
+}
+
+impl Contract for ContractsAt<'_> {
     fn revenue(&self, response: &Response, prices: &Prices) -> DollarsPerSecond {
+        let ContractsAt { contracts, parts } = *self;
         #[cfg(test)]
-        self.valuations.set(self.valuations.get() + 1);
-        if self.own.is_empty() {
-            return self.rest.revenue(response, prices);
+        contracts.valuations.set(contracts.valuations.get() + 1);
+        if contracts.own.is_empty() {
+            return contracts.rest.revenue(response, prices);
         }
-        let parts = self.utilities().zip(&self.mix);
+        let parts = contracts.utilities().zip(parts);
         parts.fold(DollarsPerSecond::ZERO, |sum, (utility, part)| {
             sum + utility.revenue(&part.apply(response), prices)
         })
     }
+}
+
+/// After how many doublings of a microsecond a contract pays less than half of what it would at once; never,
+/// if it pays for whatever is answered.
+fn patience(utility: &Utility) -> Option<i32> {
+    let brings = |doublings: i32| {
+        let seconds = |micros: f64| Seconds::new(micros * 1e-6).unwrap_or_default();
+        let micros = libm::scalbn(1.0, doublings);
+        let latency = Latency::new(seconds(micros), seconds(micros / 4.0), seconds(2.0 * micros)).ok()?;
+        let rate = OperationsPerSecond::new(1e4).ok()?;
+        let data = GbitPerSecond::new(0.1).ok()?;
+        let response = Response { throughput: rate, answered: data, sent: data, received: data, latency };
+        Some(utility.revenue(&response, &Prices::default()).get())
+    };
+    let at_once = brings(0)?;
+    DOUBLINGS.into_iter().find(|doublings| brings(*doublings).is_some_and(|late| late < at_once / 2.0))
 }
 
 /// How much more of a share its worth is reckoned by.

@@ -19,7 +19,7 @@ use core::time::Duration;
 use lock_api::{Mutex, RawMutex};
 use nom_economy::controller::BatchingDelays;
 use nom_service::Demand;
-use nom_service::{Activity, Consumed, CostRates, Earned, Governor, Setting, Window};
+use nom_service::{Activity, Consumed, CostRates, Earned, Governor, Setting, Urgent, Window};
 
 /// The window of a core among others: short, so that little of it belongs to another window of the whole.
 const PART_NS: u64 = 5_000_000;
@@ -47,6 +47,8 @@ struct SharedEarner<L: RawMutex, B, A> {
     setting: AtomicU64,
     /// Most clients of each core, or [`ALL`].
     clients_max: AtomicU32,
+    /// Whose packets are not held, as bits.
+    urgent: AtomicU64,
     wants_demand: bool,
     governs: bool,
     chooses_cores: bool,
@@ -64,6 +66,9 @@ struct Joint<B, A> {
     consumed: Vec<Vec<Consumed>>,
 }
 
+/// A setting as it is shared: its word, most clients, and whose packets are not held.
+type Set = (u64, u32, u64);
+
 /// One core's governor.
 pub struct CoreGovernor<L: RawMutex, B, A> {
     shared: Arc<SharedEarner<L, B, A>>,
@@ -71,7 +76,7 @@ pub struct CoreGovernor<L: RawMutex, B, A> {
     window_ns: u64,
     /// What it served since it last held the earner.
     part: Served,
-    set: (u64, u32),
+    set: Set,
     /// What consumption cost when it last held the earner.
     rates: CostRates,
     /// What requests were worth when it last held the earner.
@@ -86,12 +91,13 @@ impl<L: RawMutex, B: PriceBoard, A: Audience> CoreGovernor<L, B, A> {
     /// Governors for so many cores, which share `earner`; prices are posted on `board`.
     pub fn of_cores(earner: Earner<B, A>, board: B, cores: usize) -> impl Iterator<Item = Self> {
         let earner = earner.on(cores);
-        let set = (word(earner.setting()), ALL);
+        let set = (word(earner.setting()), ALL, 0);
         let shared = Arc::new(SharedEarner {
             seen: AtomicU32::new(board.sequence().wrapping_sub(1)),
             board,
             setting: AtomicU64::new(set.0),
             clients_max: AtomicU32::new(set.1),
+            urgent: AtomicU64::new(set.2),
             wants_demand: earner.wants_demand(),
             governs: earner.governs(),
             chooses_cores: earner.chooses_cores(),
@@ -121,6 +127,11 @@ impl<L: RawMutex, B, A> SharedEarner<L, B, A> {
     fn set(&self, setting: Setting) {
         self.setting.store(word(setting), Relaxed);
         self.clients_max.store(setting.clients_max.unwrap_or(ALL), Relaxed);
+        self.urgent.store(setting.urgent.bits(), Relaxed);
+    }
+
+    fn set_last(&self) -> Set {
+        (self.setting.load(Relaxed), self.clients_max.load(Relaxed), self.urgent.load(Relaxed))
     }
 }
 
@@ -165,10 +176,12 @@ impl<B, A> Joint<B, A> {
 impl<L: RawMutex, B: PriceBoard, A: Audience> CoreGovernor<L, B, A> {
     /// What all are to set, and whether this core does not yet.
     fn setting(&mut self) -> (Setting, bool) {
-        let (word, limit) = (self.shared.setting.load(Relaxed), self.shared.clients_max.load(Relaxed));
-        let is_new = core::mem::replace(&mut self.set, (word, limit)) != (word, limit);
+        let set = self.shared.set_last();
+        let is_new = core::mem::replace(&mut self.set, set) != set;
+        let (word, limit, urgent) = set;
         let clients_max = Some(limit).filter(|limit| *limit != ALL);
-        (Setting { clients_max, ..setting(word) }, is_new && self.shared.governs)
+        let urgent = Urgent::from_bits(urgent);
+        (Setting { clients_max, urgent, ..setting(word) }, is_new && self.shared.governs)
     }
 }
 
@@ -304,6 +317,7 @@ fn setting(word: u64) -> Setting {
         cores: bits(CORES_AT, MEMORY_AT) as u16,
         memory_mib: bits(MEMORY_AT, 63) as u32,
         clients_max: None,
+        urgent: Urgent::default(),
     }
 }
 

@@ -1,13 +1,13 @@
 //! The governor of a server that earns.
 
 use crate::books::Books;
-use crate::contracts::{Contracts, Served};
+use crate::contracts::{Contracts, Hold, Served};
 use crate::keeping::Keeping;
 use crate::market::{Market, PriceBoard, Tariff};
 use crate::report::{Audience, Stretch, blank, of_activities, repeat};
 use crate::settings::{Paying, Settings};
 use crate::solvency::{Judge, Terms};
-use crate::staffing::Teaches;
+use crate::staffing::{Place, Teaches};
 use crate::steering::{Proposals, Steering};
 use crate::window;
 use crate::worth::{Valuer, Worths};
@@ -83,8 +83,8 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
     /// Begins without prices, for a server on one core; `held` says what the application holds at the time it
     /// is called.
     pub fn new(settings: Settings, board: B, audience: A, held: fn() -> Held) -> Self {
-        let steering = Steering::new(&settings, 1);
-        let contracts = Contracts::new(settings.utility.clone(), settings.contracts.clone());
+        let contracts = contracts(&settings);
+        let steering = Steering::new(&settings, &contracts, 1);
         let last = blank(0, steering.setting());
         let keeping = settings.knobs.memory.then(Keeping::new);
         let judge = Judge::new(settings.has_contract, settings.knobs.admission, &contracts);
@@ -113,7 +113,8 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
 
     /// The same for a server on so many cores, all of which serve at first.
     pub(crate) fn on(self, cores: usize) -> Self {
-        let steering = Steering::new(&self.settings, u16::try_from(cores).unwrap_or(u16::MAX));
+        let cores = u16::try_from(cores).unwrap_or(u16::MAX);
+        let steering = Steering::new(&self.settings, &self.contracts, cores);
         Self { steering, ..self }
     }
 
@@ -169,27 +170,34 @@ impl<B: PriceBoard, A: Audience> Earner<B, A> {
         self.books.reprice(since_ns, *self.market.tariff());
         let (contracts, tariff, held) = (&self.contracts, self.market.tariff(), usage((self.held)()));
         let prices = &tariff.prices;
-        let terms = Terms { contracts, prices, held: &held };
+        let hold = Hold::by(&self.steering.setting());
+        let terms = Terms { contracts: contracts.at(hold), prices, held: &held };
         let keeping = self.keeping.as_mut();
         let memory = keeping.and_then(|keeping| keeping.choose(now_ns, &terms));
         self.judge.reconsider(&terms);
         let keeps = self.steering.keep(memory) | self.steering.admit(self.judge.clients_max());
-        self.steering.reconsider(&|cores, response| contracts.profit(response, &with(&held, cores), prices))
-            || keeps
+        let value = |place: Place, response: &Response| {
+            let contracts = contracts.at(place.hold.unwrap_or(hold));
+            contracts.profit(response, &with(&held, place.cores), prices)
+        };
+        self.steering.reconsider(&value) || keeps
     }
 
     /// Tells each knob what was measured, as far as that is about it, and lets one of them move.
     fn decide(&mut self, window: &Window, asked_ns: u64, held: &Usage) {
         let (tariff, now_ns) = (self.market.tariff(), window.to_ns);
-        let terms = Terms { contracts: &self.contracts, prices: &tariff.prices, held };
+        let hold = Hold::by(&window.setting);
+        let terms = Terms { contracts: self.contracts.at(hold), prices: &tariff.prices, held };
         let teaches = if self.holder.is_none() { Teaches::All } else { Teaches::Another };
         self.judge.observe(window, &terms, teaches);
         let mut proposals = Proposals::new();
         if tariff.is_known() {
             let observation = window::observation(window);
             let served = observation.map_or(0.0, |seen| seen.response.throughput.get());
-            let value = |cores: Option<u16>, response: &Response| {
-                self.judge.value(response, served, &Terms { held: &with(held, cores), ..terms })
+            let value = |place: Place, response: &Response| {
+                let contracts = self.contracts.at(place.hold.unwrap_or(hold));
+                let held = &with(held, place.cores);
+                self.judge.value(response, served, &Terms { contracts, held, ..terms })
             };
             let state = |response: &Response| Judge::state(response, &terms);
             let (seen, holder) = (observation.as_ref(), self.holder);
@@ -354,6 +362,7 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
         let shares = core::mem::take(&mut self.shares);
         if window.length_ns() > 0 {
             self.books.close(window, &shares, &mut self.contracts, &held);
+            self.contracts.see(window, &shares);
             self.value(window, shares);
             self.stretch.add(window);
             self.set_window(window);
@@ -379,6 +388,12 @@ impl<B: PriceBoard, A: Audience> Governor for Earner<B, A> {
 /// Whether so long has passed since `since_ns`. A clock that went back must not silence whoever waits.
 pub(crate) fn has_passed(length_ns: u64, since_ns: u64, now_ns: u64) -> bool {
     now_ns < since_ns || now_ns - since_ns >= length_ns
+}
+
+/// Who pays for what.
+fn contracts(settings: &Settings) -> Contracts {
+    let contracts = Contracts::new(settings.utility.clone(), settings.contracts.clone());
+    if settings.knobs.activities { contracts.hurry() } else { contracts }
 }
 
 fn usage(held: Held) -> Usage {

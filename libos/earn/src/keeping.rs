@@ -49,8 +49,9 @@ impl Keeping {
     /// What it is worth to change how many MiB the service takes, if it is to change.
     pub fn propose(&mut self, now_ns: u64, terms: &Terms) -> Option<Proposal> {
         let response = self.response.as_ref().filter(|_| self.has_heard)?;
-        let Terms { contracts: utility, prices, held } = *terms;
-        let proposed = self.policy.propose(now_ns, &Present { response, held, prices, utility });
+        let Terms { contracts, prices, held } = *terms;
+        let present = Present { response, held, prices, utility: &contracts };
+        let proposed = self.policy.propose(now_ns, &present);
         self.has_heard = proposed.is_some();
         let (mib, proposal) = proposed?;
         self.proposed_mib = mib;
@@ -67,7 +68,7 @@ impl Keeping {
     /// Returns the same at other prices.
     pub fn choose(&mut self, now_ns: u64, terms: &Terms) -> Option<u32> {
         let response = self.response.as_ref()?;
-        let Terms { contracts: utility, prices, held } = *terms;
-        self.policy.choose(now_ns, &Present { response, held, prices, utility })
+        let Terms { contracts, prices, held } = *terms;
+        self.policy.choose(now_ns, &Present { response, held, prices, utility: &contracts })
     }
 }

@@ -236,6 +236,7 @@ mod tests {
         cores: 0,
         memory_mib: 0,
         clients_max: None,
+        urgent: nom_service::Urgent::from_bits(0),
     };
 
     fn window(requests: u64, mean: u64, jitter: u64, p99: u64) -> Window {

@@ -55,6 +55,8 @@ pub struct Knobs {
     pub memory: bool,
     /// How many clients are let in: fewer, as long as what is served costs more than it brings.
     pub admission: bool,
+    /// Which activities' packets are not held, those first whose contracts hurry most.
+    pub activities: bool,
 }
 
 impl Knobs {
@@ -68,6 +70,7 @@ impl Knobs {
                 "cores" => knobs.cores = true,
                 "memory" => knobs.memory = true,
                 "admission" => knobs.admission = true,
+                "activities" => knobs.activities = true,
                 _ => return None,
             }
         }
@@ -140,8 +143,8 @@ impl Settings {
     /// From the environment, as `var` looks it up; nothing without a contract, variable `utility`, or
     /// `contracts`, those of activities: `for ACTIVITY`, with its contract behind, for each. The others
     /// are `batching_delay`: `adaptive`, or microseconds; `batching_delay_max`: the longest that is tried, in
-    /// microseconds; `knobs`: some of `batching_delay`, `notice`, `cores`, `memory` and `admission`,
-    /// separated by commas; `refuse`: `loss`, the same as the knob `admission`;
+    /// microseconds; `knobs`: some of `batching_delay`, `notice`, `cores`, `memory`, `admission`
+    /// and `activities`, separated by commas; `refuse`: `loss`, the same as the knob `admission`;
     /// `responses`: a [`ResponseTable`].
     ///
     /// # Errors
@@ -227,8 +230,8 @@ fn contracts<'v>(var: impl Fn(&str) -> Option<&'v str>) -> Result<Vec<(Activity,
 }
 
 /// What `knobs` may say.
-const KNOBS: &str =
-    "some of `batching_delay`, `notice`, `cores`, `memory` and `admission`, separated by commas";
+const KNOBS: &str = "some of `batching_delay`, `notice`, `cores`, `memory`, `admission` and `activities`, \
+                     separated by commas";
 
 fn bad(name: &'static str, value: &str, expected: &'static str) -> BadSetting {
     BadSetting::Variable { name, value: value.to_string(), expected }

@@ -5,7 +5,7 @@
 //! section 4): as many as are foretold to bring most, judged by what was served while no other knob tried
 //! anything, since what a trial loses is not the clients' fault.
 
-use crate::contracts::Contracts;
+use crate::contracts::{Contracts, ContractsAt};
 use crate::report::Stretch;
 use crate::staffing::Teaches;
 use crate::window;
@@ -38,7 +38,7 @@ const MEMORY: u64 = 8;
 /// What a window is judged by.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
-    pub contracts: &'a Contracts,
+    pub contracts: ContractsAt<'a>,
     pub prices: &'a Prices,
     pub held: &'a Usage,
 }
@@ -284,7 +284,7 @@ fn margin(response: &Response, terms: &Terms) -> DollarsPerSecond {
 
 fn state(response: &Response, terms: &Terms) -> u64 {
     let brings = margin(response, terms).get();
-    let in_time = in_time(response, terms.contracts);
+    let in_time = in_time(response, terms.contracts.contracts);
     let would_bring = in_time.map_or(brings, |response| margin(&response, terms).get());
     if brings < 0.0 || brings == 0.0 && would_bring > 0.0 {
         if would_bring > 0.0 { Solvency::LATE } else { Solvency::COSTS_MORE }
@@ -305,6 +305,7 @@ fn in_time(response: &Response, contracts: &Contracts) -> Option<Response> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contracts::Hold;
     use alloc::vec::Vec;
 
     /// How often the contract is asked for what one response is worth.
@@ -312,7 +313,7 @@ mod tests {
         let contracts = Contracts::new("Gbit; value 20".parse().expect("good"), Vec::new());
         let judge = Judge::new(true, refuses, &contracts);
         let (prices, held) = (Prices::default(), Usage::default());
-        let terms = Terms { contracts: &contracts, prices: &prices, held: &held };
+        let terms = Terms { contracts: contracts.at(Hold::default()), prices: &prices, held: &held };
         let whole = Window { to_ns: PERIOD_NS, requests: 1000, answered_bytes: 1000, ..Window::default() };
         let response = window::response(&whole).expect("it took time");
         judge.value(&response, 1000.0, &terms);

@@ -4,6 +4,7 @@
 //! of cores is not tried for a window, as a batching delay is, but for a period, and what is served while
 //! clients move says nothing about it.
 
+use crate::contracts::Hold;
 use crate::report::Stretch;
 use crate::window;
 use alloc::vec::Vec;
@@ -21,9 +22,17 @@ const SETTLING_NS: u64 = 60_000_000;
 /// Up to four cores every number is a choice; beyond, each is about this part of the next.
 const STEP: f64 = 0.8;
 
-/// What it brings that the server responds so with so many cores; with those that are held, if no number is
-/// given.
-pub(crate) type Value<'a> = dyn Fn(Option<u16>, &Response) -> DollarsPerSecond + 'a;
+/// Where a response is valued; as it is at present, of what is not said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    /// How many cores serve.
+    pub cores: Option<u16>,
+    /// How packets are held.
+    pub hold: Option<Hold>,
+}
+
+/// What it brings that the server responds so at a place.
+pub(crate) type Value<'a> = dyn Fn(Place, &Response) -> DollarsPerSecond + 'a;
 
 /// Why a response does not pay, if it does not, as [`Solvency`] has it.
 pub(crate) type State<'a> = dyn Fn(&Response) -> u64 + 'a;
@@ -153,7 +162,10 @@ fn value_of_choices<'a>(
     choices: &'a KnobGrid,
     value: &'a Value,
 ) -> impl Fn(usize, &Response) -> DollarsPerSecond + 'a {
-    |choice, response| value(Some(choices.setting(choice).cores), response)
+    |choice, response| {
+        let cores = Some(choices.setting(choice).cores);
+        value(Place { cores, ..Place::default() }, response)
+    }
 }
 
 /// From `most` down to 1.

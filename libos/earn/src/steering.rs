@@ -1,7 +1,8 @@
 //! Who sets the working point: controllers that learn, or the owner once and for all.
 
+use crate::contracts::{Contracts, Hold};
 use crate::settings::{Batching, Settings};
-use crate::staffing::{Staffing, State, Teaches, Value};
+use crate::staffing::{Place, Staffing, State, Teaches, Value};
 use alloc::vec::Vec;
 use core::time::Duration;
 use nom_abi::priced::Solvency;
@@ -10,7 +11,7 @@ use nom_economy::decision::{Knob, Proposal};
 use nom_economy::response::{Observation, Response};
 use nom_economy::table::Row;
 use nom_economy::units::Seconds;
-use nom_service::{Setting, Window};
+use nom_service::{Setting, Urgent, Window};
 
 /// Windows this many times as long as was asked say nothing: the core slept, the machine was stopped, or the
 /// clock jumped.
@@ -21,6 +22,8 @@ const TOO_LONG: u64 = 2;
 pub(crate) struct Steering {
     /// Of the knobs that turn quickly.
     points: KnobGrid,
+    /// Whose packets are not held, by how many are not.
+    urgent: Vec<Urgent>,
     /// Nothing if the owner decides.
     controller: Option<Controller>,
     /// Nothing if there is one core, or the owner decides.
@@ -40,7 +43,7 @@ pub(crate) type Proposals = Vec<(Knob, Proposal)>;
 
 impl Steering {
     /// Begins with no batching delay and interrupts, or as the owner says, on all of `cores`.
-    pub fn new(settings: &Settings, cores: u16) -> Steering {
+    pub fn new(settings: &Settings, contracts: &Contracts, cores: u16) -> Steering {
         let longest_micros = match settings.batching {
             Batching::Adaptive { longest_micros } => Some(longest_micros),
             Batching::Fixed { .. } => None,
@@ -50,6 +53,8 @@ impl Steering {
         // How many cores serve is decided apart: that knob turns slowly.
         let delays = BatchingDelays::up_to(longest_micros.unwrap_or(0));
         let points = KnobGrid::new(delays.clone(), notices, &[1]).expect("each knob has a value");
+        let urgent = contracts.urgent().to_vec();
+        let points = points.with_urgent((urgent.len() - 1) as u8);
         let mut controller = longest_micros.map(|_| Controller::new(&points, 0));
         controller.iter_mut().for_each(|controller| teach(controller, &delays, settings));
         let staffing = Staffing::new(cores).filter(|_| settings.knobs.cores);
@@ -57,7 +62,7 @@ impl Steering {
         let setting = Setting { batching_delay: settings.first_delay(), ..Setting::default() };
         let (has_turned, proposals, last) = (false, Proposals::new(), None);
         let mut steering =
-            Steering { points, controller, staffing, others, setting, has_turned, proposals, last };
+            Steering { points, urgent, controller, staffing, others, setting, has_turned, proposals, last };
         steering.take_cores();
         steering
     }
@@ -158,7 +163,7 @@ impl Steering {
         let Some(controller) = &mut self.controller else { return };
         self.last = Some(*observation);
         let load = controller.load();
-        let value = |_: usize, response: &Response| value(None, response);
+        let value = |point: usize, response: &Response| value(place(&self.points, point), response);
         if holder.is_none_or(|holder| holder == Knob::Point) {
             let interval = Seconds::new(window.length_ns() as f64 / 1e9).unwrap_or_default();
             // Where what is held costs more than it brings, no working point mends that.
@@ -181,7 +186,7 @@ impl Steering {
         let before = self.setting;
         self.staff(|staffing| staffing.reconsider(value));
         if let Some(controller) = &mut self.controller {
-            controller.reconsider(&|_, response| value(None, response));
+            controller.reconsider(&|point, response| value(place(&self.points, point), response));
             self.turn();
         }
         self.setting != before
@@ -225,11 +230,18 @@ impl Steering {
         let setting = Setting {
             batching_delay: Duration::from_micros(chosen.batching_micros.into()),
             polls: chosen.notice == Notice::Poll,
+            urgent: self.urgent[usize::from(chosen.urgent)],
             ..self.setting
         };
         self.has_turned |= setting != self.setting;
         self.setting = setting;
     }
+}
+
+/// Where a point's response is valued.
+fn place(points: &KnobGrid, point: usize) -> Place {
+    let values = points.setting(point);
+    Place { hold: Some(Hold::new(values.batching_micros, values.urgent)), ..Place::default() }
 }
 
 /// Teaches what was measured beforehand. It was with interrupts, and their points come first.

@@ -38,10 +38,7 @@ pub(crate) struct Valuer {
 impl Valuer {
     /// Learns from what a window served.
     pub fn learn(&mut self, contracts: &Contracts, mut served: Served, prices: &Prices) {
-        let kept_ns = KEPT * self.recent.whole.length_ns as f64;
-        let length_ns = served.whole.length_ns.saturating_add(kept_ns as u64);
-        served.join(&self.recent, KEPT);
-        served.whole.length_ns = length_ns;
+        served.follow(&self.recent, KEPT);
         let Worths(worths) = &mut self.worths;
         contracts.worth(&served, prices, |Activity(number), dollars| {
             let number = number as usize;

@@ -175,8 +175,13 @@ pub struct ActivityTerms {
     /// How many bytes of memory its connections may hold, on each core; as many as there are, if it is not
     /// said.
     pub memory: Option<NonZeroU64>,
+    /// How long its packets may be held to batch them, in microseconds; for the batching delay W, if it is
+    /// not said or that is less.
+    pub delay_us: Option<u32>,
 }
 
+/// The longest batching delay that there is.
+const DELAY_MAX_US: u32 = 10_000;
 /// The weight of whoever is given none.
 const WEIGHT: NonZeroU32 = NonZeroU32::new(100).expect("not zero");
 /// When whoever is given no deadline is due.
@@ -185,12 +190,13 @@ const DEADLINE_US: NonZeroU64 = NonZeroU64::new(1_000_000).expect("not zero");
 impl ActivityTerms {
     /// Whether nothing is said but what a scheduler would go by.
     fn needs_resource(&self) -> bool {
-        self.connections.is_none() && self.memory.is_none()
+        self.connections.is_none() && self.memory.is_none() && self.delay_us.is_none()
     }
 
     /// Writes what is said, behind what it is said of.
     fn write(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ActivityTerms { name: _, weight, deadline_us, rate, earns, group, connections, memory } = self;
+        let ActivityTerms { name: _, weight, deadline_us, rate, earns, group, .. } = self;
+        let ActivityTerms { connections, memory, delay_us, .. } = self;
         if let Some(group) = group {
             write!(out, " group={group}")?;
         }
@@ -203,7 +209,8 @@ impl ActivityTerms {
             None => {}
         }
         connections.map_or(Ok(()), |most| write!(out, " connections={most}"))?;
-        memory.map_or(Ok(()), |most| write!(out, " memory={most}"))
+        memory.map_or(Ok(()), |most| write!(out, " memory={most}"))?;
+        delay_us.map_or(Ok(()), |most| write!(out, " delay={most}"))
     }
 
     /// What schedulers are told.
@@ -650,10 +657,11 @@ fn activity<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<ActivityTerm
             Some(("group", name)) if !name.is_empty() => own.group = Some(name.to_owned()),
             Some(("connections", number)) => own.connections = Some(count(given, number)?),
             Some(("memory", number)) => own.memory = Some(amount(given, number)?),
+            Some(("delay", number)) => own.delay_us = Some(delay(given, number)?),
             _ => {
                 return Err(word(
                     given,
-                    "weight=, deadline=, rate=, earns=, group=, connections= or memory=",
+                    "weight=, deadline=, rate=, earns=, group=, connections=, memory= or delay=",
                 ));
             }
         }
@@ -663,6 +671,11 @@ fn activity<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<ActivityTerm
 
 fn count(given: &str, number: &str) -> Result<NonZeroU32, BadGrid> {
     number.parse().map_err(|_| word(given, "a whole number from 1 to 4294967295"))
+}
+
+fn delay(given: &str, number: &str) -> Result<u32, BadGrid> {
+    let delay = number.parse().ok().filter(|delay| *delay <= DELAY_MAX_US);
+    delay.ok_or_else(|| word(given, "a whole number from 0 to 10000"))
 }
 
 fn earnings(given: &str, value: &str) -> Result<Earnings, BadGrid> {

@@ -29,6 +29,8 @@ pub enum Reason {
     Time,
     /// The batch threatens to overflow the ring.
     Ring,
+    /// A packet of it may not be held for as long.
+    Urgent,
     /// The device has nothing more to come.
     NothingMore,
 }
@@ -51,6 +53,8 @@ pub struct Tallies {
     pub time: Tally,
     /// Of [`Reason::Ring`].
     pub ring: Tally,
+    /// Of [`Reason::Urgent`].
+    pub urgent: Tally,
     /// Of [`Reason::NothingMore`].
     pub nothing_more: Tally,
 }
@@ -67,15 +71,22 @@ impl core::ops::AddAssign for Tallies {
         self.unheld += other.unheld;
         self.time += other.time;
         self.ring += other.ring;
+        self.urgent += other.urgent;
         self.nothing_more += other.nothing_more;
     }
 }
 
 impl Tallies {
     /// Each tally with its reason's name.
-    pub fn named(&self) -> [(&'static str, Tally); 4] {
-        let Tallies { unheld, time, ring, nothing_more } = *self;
-        [("unheld", unheld), ("time", time), ("ring", ring), ("nothing_more", nothing_more)]
+    pub fn named(&self) -> [(&'static str, Tally); 5] {
+        let Tallies { unheld, time, ring, urgent, nothing_more } = *self;
+        [
+            ("unheld", unheld),
+            ("time", time),
+            ("ring", ring),
+            ("urgent", urgent),
+            ("nothing_more", nothing_more),
+        ]
     }
 
     #[inline]
@@ -84,6 +95,7 @@ impl Tallies {
             Reason::Unheld => &mut self.unheld,
             Reason::Time => &mut self.time,
             Reason::Ring => &mut self.ring,
+            Reason::Urgent => &mut self.urgent,
             Reason::NothingMore => &mut self.nothing_more,
         };
         tally.flushes += 1;
@@ -114,6 +126,8 @@ pub struct Batch {
     held: usize,
     /// When the first held packet came.
     first: Option<Instant>,
+    /// When one of them must go that may not be held for W.
+    urgent: Option<Instant>,
     delay: Duration,
     tallies: Tallies,
 }
@@ -144,6 +158,12 @@ impl Batch {
         self.held += 1;
     }
 
+    /// The packet that was held last must go at `due`, if not sooner: all others go with it.
+    #[inline]
+    pub fn hurry(&mut self, due: Instant) {
+        self.urgent = Some(self.urgent.map_or(due, |before| before.min(due)));
+    }
+
     /// Packets held.
     #[inline]
     pub fn len(&self) -> usize {
@@ -159,18 +179,21 @@ impl Batch {
     /// When the held packets must go at the latest.
     #[inline]
     pub fn due(&self) -> Option<Instant> {
-        self.first.map(|first| first + self.delay)
+        let due = self.first? + self.delay;
+        Some(self.urgent.map_or(due, |urgent| urgent.min(due)))
     }
 
     /// Why the batch must be flushed now, if it must. `ring_threatened` says that the ring is close to
     /// overflowing.
     #[inline]
     pub fn reason(&self, now: Instant, ring_threatened: bool) -> Option<Reason> {
-        let due = self.due()?;
+        let due = self.first? + self.delay;
         if self.delay.is_zero() {
             Some(Reason::Unheld)
         } else if now >= due {
             Some(Reason::Time)
+        } else if self.urgent.is_some_and(|urgent| now >= urgent) {
+            Some(Reason::Urgent)
         } else {
             ring_threatened.then_some(Reason::Ring)
         }
@@ -189,7 +212,7 @@ impl Batch {
         if self.held > 0 {
             self.tallies.count(reason, self.held);
         }
-        self.first = None;
+        (self.first, self.urgent) = (None, None);
         core::mem::take(&mut self.held)
     }
 
@@ -233,6 +256,22 @@ mod tests {
         assert_eq!(batch.flush(Reason::Time), 2);
         assert_eq!((batch.due(), batch.len()), (None, 0));
         assert_eq!(batch.tallies().time, Tally { flushes: 1, packets: 2 });
+    }
+
+    #[test]
+    fn a_packet_that_may_not_be_held_as_long_takes_all_with_it() {
+        let mut batch = batch(1000);
+        batch.push(at(0));
+        assert_eq!((batch.due(), batch.reason(at(3), false)), (Some(at(1000)), None));
+        batch.push(at(3));
+        batch.hurry(at(9));
+        batch.hurry(at(12));
+        assert_eq!((batch.due(), batch.reason(at(8), false)), (Some(at(9)), None));
+        assert_eq!(batch.reason(at(9), false), Some(Reason::Urgent));
+        assert_eq!(batch.flush(Reason::Urgent), 2);
+        assert_eq!(batch.tallies().urgent, Tally { flushes: 1, packets: 2 });
+        batch.push(at(4));
+        assert_eq!(batch.reason(at(4), false), None, "the next is held again");
     }
 
     #[test]

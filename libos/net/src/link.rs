@@ -107,6 +107,9 @@ impl<N: Nic> Link<N> {
             self.room -= 1;
             self.counters.packets_sent += 1;
             self.batch.push(now);
+            if let Some(ns) = self.nic.held_at_most_ns() {
+                self.batch.hurry(Instant::from_nanos(now.nanos().saturating_add(ns)));
+            }
         } else {
             self.room = 0;
             self.counters.dropped_ring += 1;

@@ -220,6 +220,13 @@ pub trait Nic: Buffers {
         self.transmit(frame)
     }
 
+    /// How long the frame that was queued last may be held to batch it, in nanoseconds, if others may be held
+    /// for longer. A driver does not know for whom frames are.
+    #[inline]
+    fn held_at_most_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// Tells the device about everything queued, unless it is looking anyway.
     fn kick(&mut self);
 

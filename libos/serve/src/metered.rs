@@ -221,6 +221,11 @@ impl<N: Nic, C: Clock> Nic for Metered<N, C> {
     }
 
     #[inline]
+    fn held_at_most_ns(&self) -> Option<u64> {
+        self.payers.as_ref()?.held_at_most_ns()
+    }
+
+    #[inline]
     fn kick(&mut self) {
         // Before the device is told: telling it may take as long as the way there. The clock is read once for
         // all replies that depart together.

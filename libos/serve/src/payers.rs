@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use nom_port::nic::Label;
 use nom_rt::handle::Handle;
-use nom_service::{Activity, Consumed, CostRates, GOVERNING, INFRASTRUCTURE, Payer, Rules};
+use nom_service::{Activity, Consumed, CostRates, GOVERNING, INFRASTRUCTURE, Payer, Rules, Urgent};
 
 /// In a flow's label, beside the activity: a request may say otherwise.
 const BY_REQUEST: u32 = 1 << 31;
@@ -74,6 +74,8 @@ pub struct Consumption {
     /// What it has brought, in nanodollars, less than nothing where users are compensated; told by one core
     /// for all.
     pub revenue_nanodollars: i64,
+    /// How long its packets may be held to batch them, in nanoseconds, if not for W; the least of all cores.
+    pub held_at_most_ns: Option<u64>,
 }
 
 impl core::ops::AddAssign for Consumption {
@@ -87,6 +89,8 @@ impl core::ops::AddAssign for Consumption {
         self.refused += other.refused;
         self.cost_nanodollars += other.cost_nanodollars;
         self.revenue_nanodollars += other.revenue_nanodollars;
+        let both = [self.held_at_most_ns, other.held_at_most_ns];
+        self.held_at_most_ns = both.into_iter().flatten().min();
     }
 }
 
@@ -101,6 +105,8 @@ pub(crate) struct Payers {
     /// Who pays for the frame that came last, if no request says otherwise; its bytes.
     last: Cell<Activity>,
     last_bytes: Cell<u64>,
+    /// Whose packets are not held.
+    urgent: Cell<Urgent>,
     /// By the activities' numbers.
     records: Box<[Record]>,
 }
@@ -131,6 +137,8 @@ struct Record {
     cost: Cell<f64>,
     billed: Cell<[u64; 3]>,
     revenue: Cell<i64>,
+    /// How long its packets may be held by its owner's terms, in nanoseconds.
+    held_ns: Cell<Option<u64>>,
 }
 
 /// Frames, and their bytes.
@@ -149,7 +157,7 @@ impl Frames {
 }
 
 impl Record {
-    fn told(&self) -> Consumption {
+    fn told(&self, held_at_most_ns: Option<u64>) -> Consumption {
         Consumption {
             requests: self.requests.get(),
             traffic: Traffic {
@@ -166,6 +174,7 @@ impl Record {
             refused: self.refused.get(),
             cost_nanodollars: self.cost.get() as u64,
             revenue_nanodollars: self.revenue.get(),
+            held_at_most_ns,
         }
     }
 }
@@ -176,7 +185,8 @@ impl Payers {
         handle.expect_activities(records.len() as u32);
         let (present, running) = (Cell::new(INFRASTRUCTURE), Cell::new(UNSAID));
         let (last, last_bytes) = (Cell::new(PAID), Cell::new(0));
-        Rc::new(Payers { rules, handle, present, running, last, last_bytes, records })
+        let urgent = Cell::default();
+        Rc::new(Payers { rules, handle, present, running, last, last_bytes, urgent, records })
     }
 
     pub fn rules(&self) -> &Arc<Rules> {
@@ -185,7 +195,8 @@ impl Payers {
 
     /// What was consumed so far, by the activities' numbers.
     pub fn records(&self) -> Vec<Consumption> {
-        self.records.iter().map(Record::told).collect()
+        let numbered = (0..).map(Activity).zip(&self.records);
+        numbered.map(|(activity, record)| record.told(self.held_ns(activity))).collect()
     }
 
     /// The same, with names and the core's time, and how long requests took by a stopwatch, for whoever
@@ -323,6 +334,30 @@ impl Payers {
     pub fn frame_leaves(&self, bytes: u64) {
         self.settle();
         self.record(self.present.get()).sent.add(bytes);
+    }
+
+    /// How long what is queued now may be held to batch it, in nanoseconds, if not for W.
+    #[inline]
+    pub fn held_at_most_ns(&self) -> Option<u64> {
+        self.held_ns(self.present.get())
+    }
+
+    /// The same of an activity's packets.
+    #[inline]
+    fn held_ns(&self, activity: Activity) -> Option<u64> {
+        if self.urgent.get().has(activity) { Some(0) } else { self.record(activity).held_ns.get() }
+    }
+
+    /// Packets of these activities are not held from now on, whatever their terms are.
+    pub fn hurry(&self, urgent: Urgent) {
+        self.urgent.set(urgent);
+    }
+
+    /// Packets of activities are held for so long at most, in microseconds, from now on, by their numbers.
+    pub fn hold(&self, most_us: impl Iterator<Item = Option<u32>>) {
+        for (record, most) in self.records.iter().zip(most_us) {
+            record.held_ns.set(most.map(|us| u64::from(us) * 1000));
+        }
     }
 
     /// A client of an activity came, or went.

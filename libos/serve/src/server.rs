@@ -209,6 +209,7 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         }
         let most = |name: &str| plan.terms_of(name).connections.map(|most| most.get());
         self.front.clients.set_most(payers.rules().names().map(most).collect());
+        payers.hold(payers.rules().names().map(|name| plan.terms_of(name).delay_us));
         let memory = |name: &str| plan.terms_of(name).memory;
         self.front.clients.set_memory(payers.rules().names().map(memory).collect());
         if plan.at(GridResource::Cpu).is_some() {
@@ -340,6 +341,11 @@ impl<N: Nic, C: Clock, S: Service<N::Buffer>> Server<N, C, S> {
         }
         if core::mem::replace(&mut self.setting.clients_max, setting.clients_max) != setting.clients_max {
             self.front.clients.set_limit(setting.clients_max);
+        }
+        if core::mem::replace(&mut self.setting.urgent, setting.urgent) != setting.urgent
+            && let Some(payers) = self.stack.nic().payers()
+        {
+            payers.hurry(setting.urgent);
         }
         self.setting.cores = setting.cores;
         if let Some(core) = &mut self.front.core {

@@ -1,6 +1,6 @@
 //! Who sets a server's working point while it runs.
 
-use crate::activity::Activity;
+use crate::activity::{Activity, Urgent};
 use crate::consumed::Consumed;
 use crate::demand::Demand;
 use alloc::vec::Vec;
@@ -21,6 +21,8 @@ pub struct Setting {
     /// answered once more, and the connection closed; who comes then is not let in. With 0, datagrams are not
     /// answered.
     pub clients_max: Option<u32>,
+    /// Whose packets are not held, whatever W is.
+    pub urgent: Urgent,
 }
 
 /// Latencies of the requests of a window, in nanoseconds; all 0 if there was none.

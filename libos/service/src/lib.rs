@@ -22,7 +22,7 @@ mod rules;
 mod service;
 
 pub use active::{ClientId, Course, Happening, Reaction, StreamEnd, Wanted};
-pub use activity::{Activity, ByActivity, GOVERNING, INFRASTRUCTURE, OTHERS};
+pub use activity::{Activity, ByActivity, GOVERNING, INFRASTRUCTURE, OTHERS, Urgent};
 pub use consumed::Consumed;
 pub use curve::{Curve, NoCurve};
 pub use demand::Demand;

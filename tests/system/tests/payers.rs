@@ -4,7 +4,7 @@
 use nom_system_tests::{Guest, Server};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the control port tells.
 struct Told(String);
@@ -171,5 +171,53 @@ fn each_pays_what_its_consumption_costs() {
             + gbit("received_bytes_total") * 1.0;
         let cost = dollars(&told, "gold");
         assert!((cost - expected).abs() < 0.01 * expected, "{cost}, expected {expected}: {}", told.0);
+    });
+}
+
+/// How long a question takes in the mean, of some in a row.
+fn takes(server: &Server, prefix: &str) -> Duration {
+    let mut stream = server.connect();
+    let begun = Instant::now();
+    for number in 0..QUESTIONS {
+        stream.write_all(format!("get {prefix}{number}\r\n").as_bytes()).expect("it is sent");
+        stream.read_exact(&mut [0; 5]).expect("an answer");
+    }
+    begun.elapsed() / QUESTIONS
+}
+
+const QUESTIONS: u32 = 40;
+
+#[test]
+fn who_is_not_held_is_answered_at_once_while_others_are_held() {
+    let guest = Guest::bundle("tests/system/manifests/activities-held.toml");
+    Server::on_cores("payers-held", guest, 11211, 1, |server| {
+        let held = Duration::from_millis(5);
+        let (gold, silver) = (takes(server, "g:"), takes(server, "s:"));
+        assert!(silver >= held && gold < silver / 2, "{gold:?} and {silver:?}");
+        let delays = |told: &Told| {
+            ["gold", "silver"].map(|activity| {
+                let metric = format!("nom_activity_batching_delay_seconds{{activity=\"{activity}\"}} ");
+                let line = told.0.lines().find_map(|line| line.strip_prefix(&metric));
+                line.expect("it is told").parse::<f64>().expect("seconds")
+            })
+        };
+        let told = Told::ask(server);
+        assert_eq!(delays(&told), [0.0, 0.005], "{}", told.0);
+        let urgent = told.sum("nom_batch_flushes_total{direction=\"sent\",reason=\"urgent\"}");
+        assert!(urgent >= QUESTIONS.into(), "{urgent}: {}", told.0);
+        // Its owner has it held like others, and the others not at all.
+        let change = "for gold delay=10000; for silver delay=0";
+        let mut control = TcpStream::connect((server.address.ip(), 9999)).expect("the control port");
+        let length = change.len();
+        write!(
+            control,
+            "PUT /grid HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{change}"
+        )
+        .expect("it is sent");
+        control.read_to_string(&mut String::new()).expect("text");
+        let told = Told::ask(server);
+        assert_eq!(delays(&told), [0.005, 0.0], "{}", told.0);
+        let (gold, silver) = (takes(server, "g:"), takes(server, "s:"));
+        assert!(gold >= held && silver < gold / 2, "{gold:?} and {silver:?}");
     });
 }

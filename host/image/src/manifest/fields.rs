@@ -3,8 +3,8 @@
 use super::Port;
 use super::utility::{RawUtility, UTILITY};
 use super::values::{
-    CallBit, Class, Clients, Cores, Count, Name, PciId, RegionSize, Scalar, Service, Size, Text, Variable,
-    Weight,
+    CallBit, Class, Clients, Cores, Count, Micros, Name, PciId, RegionSize, Scalar, Service, Size, Text,
+    Variable, Weight,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -159,6 +159,9 @@ fields! {
         /// have not read (of a file of nhttpd, what is on its way), requests that wait behind those, and
         /// what came of requests that are not whole. Who asks when it is used up is turned away.
         memory: Size, Size::EXPECTED, "as much as there is";
+        /// How long its packets may be held to batch them, in microseconds: 0 for those that are to leave at
+        /// once.
+        batching_delay: Micros, Micros::EXPECTED, "the batching delay W, which it is at most";
         /// What its users pay, as the field `utility` of the application says it; what is served for it is
         /// then not paid for by that.
         utility: RawUtility, UTILITY, "they pay as the application's do";

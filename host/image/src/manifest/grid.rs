@@ -137,6 +137,7 @@ fn terms(given: &Given<'_, Vec<RawActivity>>) -> Result<Vec<ActivityTerms>> {
             group: raw.group.as_ref().map(|group| group.get_ref().0.clone()),
             connections: number(&raw.connections),
             memory: raw.memory.as_ref().and_then(|size| NonZeroU64::new(size.get_ref().0)),
+            delay_us: raw.batching_delay.as_ref().map(|micros| micros.get_ref().0),
         };
         if own == (ActivityTerms { name: own.name.clone(), ..ActivityTerms::default() }) {
             continue;

@@ -60,8 +60,8 @@ macro_rules! scalars {
     };
 }
 scalars!(
-    Name, CallBit, Text, Clients, Count, Service, Variable, Cores, Weight, Size, RegionSize, Class, PciId,
-    Port
+    Name, CallBit, Text, Clients, Count, Micros, Service, Variable, Cores, Weight, Size, RegionSize, Class,
+    PciId, Port
 );
 
 /// Name of an application.
@@ -123,6 +123,18 @@ impl Scalar for Count {
 
     fn from_integer(value: i64) -> Option<Self> {
         u32::try_from(value).ok().and_then(NonZeroU32::new).map(Count)
+    }
+}
+
+/// A batching delay, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Micros(pub u32);
+
+impl Scalar for Micros {
+    const EXPECTED: &'static str = "a whole number from 0 to 10000";
+
+    fn from_integer(value: i64) -> Option<Self> {
+        u32::try_from(value).ok().filter(|micros| *micros <= 10_000).map(Micros)
     }
 }
 

@@ -124,7 +124,7 @@ fn another_response_brings_what_each_would_pay_for_its_part() {
     });
     let foretold = |contracts: &Contracts| {
         let response = response(&slower.whole).expect("a second");
-        contracts.revenue(&response, &prices).get()
+        contracts.at(Hold::default()).revenue(&response, &prices).get()
     };
     let strangers = foretold(&contracts);
     contracts.learn(&now);

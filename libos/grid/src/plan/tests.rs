@@ -36,6 +36,7 @@ fn what_cannot_be_followed_is_refused_with_a_reason() {
         ("for gold weight=2", "no resource with a scheduler"),
         ("at input fair batching=0", "`batching=0`: expected a whole number from 1"),
         ("for gold memory=0", "`memory=0`: expected a whole number from 1"),
+        ("for gold delay=10001", "`delay=10001`: expected a whole number from 0 to 10000"),
         (
             "at input profit; for gold earns=much",
             "`earns=much`: expected a whole number from 1 on, or contract",
@@ -44,7 +45,7 @@ fn what_cannot_be_followed_is_refused_with_a_reason() {
         ("give gold all", "`give`: expected at RESOURCE SCHEDULER"),
         (
             "at input fair; for gold shares=1",
-            "`shares=1`: expected weight=, deadline=, rate=, earns=, group=, connections= or memory=",
+            "`shares=1`: expected weight=, deadline=, rate=, earns=, group=, connections=, memory= or delay=",
         ),
     ] {
         let error = error(text);
@@ -152,16 +153,17 @@ fn a_change_replaces_what_it_names_and_nothing_else() {
 }
 
 fn plan() -> impl Strategy<Value = GridPlan> {
-    let terms = proptest::collection::btree_map("[a-z]{1,8}", (1u32.., 1u32.., 0u64..), 1..5);
+    let terms = proptest::collection::btree_map("[a-z]{1,8}", (1u32.., 1u32.., 0u64.., 0u32..=10_000), 1..5);
     (0usize..3, 1u32.., 1u32.., terms).prop_map(|(metric, batching, queue, terms)| {
         let mut input = ResourcePlan::new(GridResource::Input, SchedulerKind::Fair);
         input.metric = METRICS[metric].1;
         (input.batching, input.queue) = (batching.try_into().unwrap(), queue.try_into().unwrap());
-        let terms = terms.into_iter().map(|(name, (weight, connections, memory))| ActivityTerms {
+        let terms = terms.into_iter().map(|(name, (weight, connections, memory, delay))| ActivityTerms {
             name,
             weight: NonZeroU32::new(weight),
             connections: NonZeroU32::new(connections),
             memory: NonZeroU64::new(memory),
+            delay_us: Some(delay),
             ..ActivityTerms::default()
         });
         GridPlan::checked(alloc::vec![input], alloc::vec![], terms.collect()).expect("a plan")

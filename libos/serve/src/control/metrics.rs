@@ -93,6 +93,23 @@ impl Page {
         }
     }
 
+    /// A metric of each activity.
+    fn of_each<V: Display>(
+        &mut self,
+        accounts: &[Account],
+        name: &str,
+        kind: &str,
+        help: &str,
+        of: impl Fn(&Consumption) -> V,
+    ) {
+        let name = alloc::format!("nom_activity_{name}");
+        self.family(&name, kind, help);
+        for Account { name: activity, consumption, .. } in accounts {
+            let value = of(consumption);
+            self.line(format_args!("{name}{{activity=\"{activity}\"}} {value}"));
+        }
+    }
+
     fn batches(&mut self, name: &str, help: &str, of: fn(&Tally) -> u64, [received, sent]: &[Tallies; 2]) {
         self.family(name, "counter", help);
         for (direction, tallies) in [("received", received), ("sent", sent)] {
@@ -141,7 +158,7 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     page.counters("nom_stack_total", "What the stack did.", "event", done.into_iter());
     page.counters("nom_driver_total", "What the driver did.", "event", snapshot.driver.iter().copied());
     page.counters("nom_loop_total", "What the event loop did.", "event", snapshot.event_loop.iter().copied());
-    activities(&mut page, &snapshot.activities, snapshot.earned);
+    activities(&mut page, snapshot);
     earned(&mut page, snapshot.earned);
     snapshot.own.iter().for_each(|own| page.one(own.name, own.kind, own.help, own.value));
     page.0
@@ -206,7 +223,8 @@ fn earned(page: &mut Page, earned: Option<Earned>) {
     page.gauge("nom_profit_dollars", "What all has brought so far, less all costs.", profit);
 }
 
-fn activities(page: &mut Page, accounts: &[Account], earned: Option<Earned>) {
+fn activities(page: &mut Page, snapshot: &Snapshot) {
+    let Snapshot { activities: accounts, earned, delay_ns, .. } = snapshot;
     if accounts.is_empty() {
         return;
     }
@@ -214,33 +232,27 @@ fn activities(page: &mut Page, accounts: &[Account], earned: Option<Earned>) {
         let counts = accounts.iter().map(|account| (&*account.name, of(account)));
         page.counters(&alloc::format!("nom_activity_{name}"), help, "activity", counts);
     }
-    page.family("nom_activity_cost_dollars_total", "counter", "What that cost, at the prices of its time.");
-    for Account { name, consumption, .. } in accounts {
-        // Dollars by their billionths, as seconds by theirs.
-        let value = seconds(consumption.cost_nanodollars);
-        page.line(format_args!("nom_activity_cost_dollars_total{{activity=\"{name}\"}} {value}"));
-    }
-    page.family("nom_activity_profit_dollars", "gauge", "What it has brought so far, less that cost.");
-    let profit = |consumption: &Consumption| {
-        consumption.revenue_nanodollars.saturating_sub_unsigned(consumption.cost_nanodollars)
-    };
-    for Account { name, consumption, .. } in accounts {
-        let value = Dollars(profit(consumption));
-        page.line(format_args!("nom_activity_profit_dollars{{activity=\"{name}\"}} {value}"));
-    }
+    // Dollars by their billionths, as seconds by theirs.
+    let cost = |own: &Consumption| seconds(own.cost_nanodollars);
+    page.of_each(
+        accounts,
+        "cost_dollars_total",
+        "counter",
+        "What that cost, at the prices of its time.",
+        cost,
+    );
+    let profit =
+        |own: &Consumption| Dollars(own.revenue_nanodollars.saturating_sub_unsigned(own.cost_nanodollars));
+    page.of_each(accounts, "profit_dollars", "gauge", "What it has brought so far, less that cost.", profit);
     let costs = accounts.iter().map(|account| account.consumption.cost_nanodollars).sum::<u64>();
     let unused = earned.unwrap_or_default().cost.saturating_sub_unsigned(costs).max(0);
     page.gauge("nom_unused_cost_dollars", "What that cost which was held for nobody.", Dollars(unused));
-    page.family("nom_activity_connections", "gauge", "Clients that are connected.");
-    for Account { name, consumption, .. } in accounts {
-        let value = consumption.connections;
-        page.line(format_args!("nom_activity_connections{{activity=\"{name}\"}} {value}"));
-    }
-    page.family("nom_activity_memory_bytes", "gauge", "What they hold, if somebody's memory is bounded.");
-    for Account { name, consumption, .. } in accounts {
-        let value = consumption.memory_bytes;
-        page.line(format_args!("nom_activity_memory_bytes{{activity=\"{name}\"}} {value}"));
-    }
+    page.of_each(accounts, "connections", "gauge", "Clients that are connected.", |own| own.connections);
+    let held = "What they hold, if somebody's memory is bounded.";
+    page.of_each(accounts, "memory_bytes", "gauge", held, |own| own.memory_bytes);
+    let delay =
+        |own: &Consumption| seconds(own.held_at_most_ns.map_or(*delay_ns, |most_ns| most_ns.min(*delay_ns)));
+    page.of_each(accounts, "batching_delay_seconds", "gauge", "How long its packets may be held.", delay);
 }
 
 fn traffic(page: &mut Page, snapshot: &Snapshot) {
