@@ -12,6 +12,7 @@
 #include <sys/msg.h>
 #include <sys/resource.h>
 #include <sys/sem.h>
+#include <sys/syscall.h>
 #include <sys/timex.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -245,6 +246,69 @@ static void scheduling(void) {
 	say("clock", adjtimex(&state) >= 0 && state.tick == 10000);
 }
 
+/* numa(7), as libnuma and who does without it ask: there is one node. */
+static long mode_and_nodes(unsigned long address, unsigned long flags) {
+	int mode = -7;
+	unsigned long nodes[2] = {~0ul, ~0ul};
+	if (syscall(SYS_get_mempolicy, &mode, nodes, 129, address, flags))
+		return -1;
+	return mode * 100 + (long)nodes[0] * 10 + (long)nodes[1];
+}
+
+static long prefer(int mode, unsigned long first, unsigned long second) {
+	unsigned long nodes[2] = {first, second};
+	return syscall(SYS_set_mempolicy, mode, nodes, 129);
+}
+
+static void nodes(void) {
+	enum { DEFAULT, PREFERRED, BIND, INTERLEAVE, LOCAL, MANY, NO_MODE = 77, STATIC = 1 << 15, RELATIVE = 1 << 14 };
+	char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	*page = 1;
+	say("at first", mode_and_nodes(0, 0));
+	say("allowed", mode_and_nodes(0, 4));
+	say("of a page", mode_and_nodes((unsigned long)page, 3));
+	say("of nothing", mode_and_nodes(8, 2));
+	say("an address for nothing", mode_and_nodes((unsigned long)page, 0));
+	say("a node without interleaving", mode_and_nodes(0, 1));
+	say("a flag that is none", mode_and_nodes(0, 8));
+	say("allowed and more", mode_and_nodes(0, 5));
+	say("nothing told", syscall(SYS_get_mempolicy, NULL, NULL, 0, 0, 0));
+	const struct { int mode; unsigned long first, second; } asked[] = {
+		{BIND, 1, 0}, {BIND, 0, 0}, {BIND, 2, 0}, {BIND, 3, 0}, {INTERLEAVE, 1, 1}, {PREFERRED, 1, 0},
+		{PREFERRED, 0, 0}, {PREFERRED | STATIC, 0, 0}, {LOCAL, 0, 0}, {LOCAL, 1, 0}, {LOCAL | STATIC, 0, 0},
+		{DEFAULT, 1, 0}, {MANY, 1, 0}, {NO_MODE, 1, 0}, {BIND | STATIC, 1, 0}, {BIND | STATIC | RELATIVE, 1, 0},
+		{BIND | RELATIVE, 1, 0}, {INTERLEAVE, 1, 0}, {-1, 1, 0},
+	};
+	for (size_t each = 0; each < sizeof asked / sizeof *asked; each++) {
+		say("asked", prefer(asked[each].mode, asked[each].first, asked[each].second));
+		say("told", mode_and_nodes(0, 0));
+	}
+	say("the next", mode_and_nodes(0, 1));
+	pid_t child = fork();
+	if (child == 0)
+		_exit(mode_and_nodes(0, 0) & 127);
+	say("a child's", status_of(child));
+	say("no mask", syscall(SYS_set_mempolicy, BIND, NULL, 0));
+	say("a bad mask", syscall(SYS_set_mempolicy, BIND, 8, 64));
+	say("a long mask", syscall(SYS_set_mempolicy, BIND, page, 1 << 20));
+	say("as all", syscall(SYS_set_mempolicy, DEFAULT, NULL, 0));
+	unsigned long first = 1;
+	say("bind", syscall(SYS_mbind, page, 8192, BIND, &first, 64, 0));
+	say("bind nothing", syscall(SYS_mbind, page, 0, BIND, &first, 64, 0));
+	say("bind within a page", syscall(SYS_mbind, page + 1, 4096, BIND, &first, 64, 0));
+	say("bind by no flag", syscall(SYS_mbind, page, 4096, BIND, &first, 64, 8));
+	munmap(page + 4096, 4096);
+	say("bind what is not there", syscall(SYS_mbind, page, 8192, BIND, &first, 64, 0));
+	void *pages[] = {page, page + 4096};
+	int status[2] = {-1, -1}, where[2] = {0, 0};
+	say("where", syscall(SYS_move_pages, 0, 1, pages, NULL, status, 0));
+	say("there", status[0]);
+	say("move", syscall(SYS_move_pages, 0, 1, pages, where, status, 2));
+	say("to nobody", syscall(SYS_migrate_pages, 1 << 22, 64, &first, &first));
+	say("migrate", syscall(SYS_migrate_pages, 0, 64, &first, &first));
+	munmap(page, 4096);
+}
+
 static void users(void) {
 	close(open("/tmp/private", O_CREAT | O_WRONLY, 0600));
 	pid_t child = fork();
@@ -343,6 +407,7 @@ int main(void) {
 	mailboxes();
 	values();
 	scheduling();
+	nodes();
 	users();
 	inheriting();
 	breakpoints();

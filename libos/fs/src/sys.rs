@@ -6,6 +6,7 @@ use crate::listing::NodeType;
 use crate::node::NodeId;
 use crate::vfs::Vfs;
 use alloc::format;
+use alloc::vec::Vec;
 
 const DIRECTORIES: [&[u8]; 9] = [
     b"devices",
@@ -27,10 +28,17 @@ pub(crate) fn fill(vfs: &mut Vfs, caller: &Caller<'_>, sys: NodeId) -> Result<()
     let cores = caller.processes.machine().cores.max(1);
     let range = if cores == 1 { "0\n".into() } else { format!("0-{}\n", cores - 1) };
     let cpus = ["online", "possible", "present"].map(|name| format!("devices/system/cpu/{name}"));
-    let files = cpus
-        .iter()
-        .map(|path| (&**path, &*range))
-        .chain([("devices/system/node/online", "0\n"), ("devices/system/node/node0/cpulist", &range)]);
+    // Those of the one node of memory: it is as far from itself as any is.
+    let map = format!("{:x}\n", (1_u128 << cores.min(64)) - 1);
+    let nodes = [("online", "0\n"), ("possible", "0\n"), ("has_memory", "0\n")];
+    let nodes = nodes.into_iter().chain([
+        ("node0/cpulist", &*range),
+        ("node0/cpumap", &*map),
+        ("node0/distance", "10\n"),
+    ]);
+    let nodes: Vec<_> = nodes.map(|(name, text)| (format!("devices/system/node/{name}"), text)).collect();
+    let nodes = nodes.iter().map(|(path, text)| (&**path, *text));
+    let files = cpus.iter().map(|path| (&**path, &*range)).chain(nodes);
     for (path, text) in files {
         let node = vfs.make_node(caller, sys, path.as_bytes(), NodeType::File, 0o444, 0)?;
         vfs.set_permissions(caller, node, 0o444)?;

@@ -2,6 +2,7 @@
 //! that, looks for signals, and goes on.
 
 use crate::call::{BrokenOff, Call, Resumed};
+use crate::calls::nodes::MemoryPolicy;
 use crate::calls::scheduling::Scheduling;
 use crate::family::ProcessFamily;
 use crate::futex::{FutexKey, FutexWaiter};
@@ -66,6 +67,8 @@ pub struct Task {
     pub(crate) name: Cell<[u8; 16]>,
     /// What it asked of the scheduler.
     pub(crate) scheduling: Cell<Scheduling>,
+    /// What it asked of nodes of memory.
+    pub(crate) memory_policy: Cell<MemoryPolicy>,
 }
 
 impl fmt::Debug for Task {
@@ -98,6 +101,7 @@ impl Task {
             signal_came: WaitQueue::new(),
             name: Cell::new([0; 16]),
             scheduling: Cell::default(),
+            memory_policy: Cell::default(),
         });
         process.tasks.borrow_mut().insert(id, task.clone());
         task

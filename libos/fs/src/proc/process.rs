@@ -140,7 +140,11 @@ fn status(process: Pid, facts: &ProcessFacts, text: &mut Text) -> Written {
     {
         writeln!(text, "{name}:\t{set:016x}")?;
     }
-    writeln!(text, "NoNewPrivs:\t0\nSeccomp:\t0\nCpus_allowed_list:\t0\nMems_allowed_list:\t0")?;
+    writeln!(text, "NoNewPrivs:\t0\nSeccomp:\t0")?;
+    writeln!(
+        text,
+        "Cpus_allowed:\t1\nCpus_allowed_list:\t0\nMems_allowed:\t00000000,00000001\nMems_allowed_list:\t0"
+    )?;
     writeln!(text, "voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0")
 }
 

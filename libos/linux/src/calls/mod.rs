@@ -6,6 +6,7 @@ mod ipc;
 pub mod limits;
 pub mod mailboxes;
 pub mod memory;
+pub mod nodes;
 pub mod priority;
 pub mod processes;
 pub mod scheduling;

@@ -142,6 +142,7 @@ fn start(
     task.blocked.set(call.task().blocked.get());
     task.name.set(call.task().name.get());
     task.scheduling.set(call.task().scheduling.get().of_child());
+    task.memory_policy.set(call.task().memory_policy.get());
     let started = change(&task).and_then(|()| task.start(call.family()).map_err(|NoStack| Errno::EAGAIN));
     if started.is_err() {
         process.tasks.borrow_mut().remove(&id);

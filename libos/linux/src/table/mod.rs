@@ -79,6 +79,7 @@ const PARTS: &[&[SystemCall]] = &[
     calls::limits::ROWS,
     calls::mailboxes::ROWS,
     calls::memory::ROWS,
+    calls::nodes::ROWS,
     calls::priority::ROWS,
     calls::processes::ROWS,
     calls::scheduling::ROWS,

@@ -10,7 +10,6 @@ pub const ROWS: &[SystemCall] = &[
     SystemCall::refused(nr::__NR_io_uring_enter, "io_uring_enter", "programs take `epoll` instead"),
     SystemCall::refused(nr::__NR_io_uring_register, "io_uring_register", "programs take `epoll` instead"),
     SystemCall::refused(nr::__NR_io_setup, "io_setup", "programs take threads instead"),
-    SystemCall::refused(nr::__NR_get_mempolicy, "get_mempolicy", "there is one node of memory"),
     SystemCall::refused(nr::__NR_rseq, "rseq", "C libraries do without"),
     SystemCall::refused(nr::__NR_ptrace, "ptrace", "nobody looks into another process"),
     SystemCall::refused(nr::__NR_bpf, "bpf", "there is no such machine in the library"),
