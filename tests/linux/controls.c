@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -267,6 +268,72 @@ static void programs(void) {
 	unlink("/tmp/a-link");
 }
 
+/* openat2(2): ways that paths may not take. */
+static int opened(const char *what, int directory, const char *path, struct open_how how, size_t size) {
+	char bytes[64] = {0};
+	memcpy(bytes, &how, sizeof how);
+	int fd = syscall(SYS_openat2, directory, path, bytes, size);
+	say(what, fd < 0 ? fd : 1);
+	if (fd >= 0)
+		close(fd);
+	return fd;
+}
+
+static void ways(void) {
+	static const char *paths[] = {
+		"b/f", "./b/../b/f", "..", "../a/b/f", "b/../..", "/tmp/a/b/f", "/b/f", "/", "b/up/f", "b/top", "in",
+		"b/top/b/f", "out", "absolute", "absolute/f", "b/nothing", "/proc/self/status", "self", "self/status",
+		"magic", "magic/b/f", "loop", "in/",
+	};
+	mkdir("/tmp/a", 0777), mkdir("/tmp/a/b", 0777), mkdir("/tmp/other", 0777), mkdir("/tmp/b", 0777);
+	close(open("/tmp/a/b/f", O_CREAT | O_WRONLY, 0666));
+	close(open("/tmp/other/f", O_CREAT | O_WRONLY, 0666));
+	int directory = open("/tmp/a", O_RDONLY | O_DIRECTORY);
+	char own[64];
+	snprintf(own, sizeof own, "/proc/self/fd/%d", directory);
+	say("links", symlink("../b", "/tmp/a/b/up") | symlink("../..", "/tmp/a/b/top") | symlink("b/f", "/tmp/a/in")
+		| symlink("../other/f", "/tmp/a/out") | symlink("/tmp/other", "/tmp/a/absolute")
+		| symlink("/proc/self", "/tmp/a/self") | symlink(own, "/tmp/a/magic") | symlink("loop", "/tmp/a/loop"));
+	static const unsigned long scopes[] = {
+		0, RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT,
+		RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, RESOLVE_IN_ROOT | RESOLVE_NO_XDEV,
+	};
+	for (size_t scope = 0; scope < sizeof scopes / sizeof *scopes; scope++) {
+		for (size_t path = 0; path < sizeof paths / sizeof *paths; path++) {
+			/* /tmp is a file system of its own on one side only. */
+			if (scopes[scope] == RESOLVE_NO_XDEV && strstr("/tmp/a/b/f absolute absolute/f", paths[path]))
+				continue;
+			printf("= %lx %s\n", scopes[scope], paths[path]);
+			opened("opened", directory, paths[path], (struct open_how){.resolve = scopes[scope]}, 24);
+		}
+		struct open_how link = {.flags = O_PATH | O_NOFOLLOW, .resolve = scopes[scope]};
+		opened("a link itself", directory, "out", link, 24);
+		struct open_how made = {.flags = O_CREAT | O_WRONLY, .mode = 0600, .resolve = scopes[scope]};
+		opened("made", directory, "b/made", made, 24);
+		opened("made outside", directory, "../other/made", made, 24);
+		opened("made by a link", directory, "out", made, 24);
+	}
+	opened("short", directory, "b/f", (struct open_how){0}, 16);
+	opened("long", directory, "b/f", (struct open_how){0}, 40);
+	opened("longer than a page", directory, "b/f", (struct open_how){0}, 5000);
+	say("at the end of all memory", syscall(SYS_openat2, directory, "b/f", -8ul, 40));
+	opened("unknown flags", directory, "b/f", (struct open_how){.flags = 1ul << 40}, 24);
+	opened("unknown low flags", directory, "b/f", (struct open_how){.flags = 8}, 24);
+	opened("unknown ways", directory, "b/f", (struct open_how){.resolve = 1 << 20}, 24);
+	opened("two roots", directory, "b/f", (struct open_how){.resolve = RESOLVE_BENEATH | RESOLVE_IN_ROOT}, 24);
+	opened("a mode of nothing", directory, "b/f", (struct open_how){.mode = 0600}, 24);
+	opened("a long mode", directory, "b/f", (struct open_how){.flags = O_CREAT, .mode = 010000}, 24);
+	opened("a path to write", directory, "b/f", (struct open_how){.flags = O_PATH | O_TRUNC}, 24);
+	opened("here", AT_FDCWD, "/tmp/a/b/f", (struct open_how){0}, 24);
+	opened("of a file", open("/tmp/a/b/f", O_RDONLY), "f", (struct open_how){0}, 24);
+	opened("of nothing", 999, "f", (struct open_how){.resolve = RESOLVE_BENEATH}, 24);
+	opened("of nothing, by a whole path", 999, "/tmp", (struct open_how){0}, 24);
+	struct open_how nameless = {.flags = O_TMPFILE | O_RDWR, .mode = 0600, .resolve = RESOLVE_BENEATH};
+	opened("without a name", directory, "b", nameless, 24);
+	opened("without a name, outside", directory, "..", nameless, 24);
+	close(directory);
+}
+
 int main(int count, char **arguments) {
 	if (count > 1) {
 		printf("= %s %s %s\n", arguments[0], arguments[1], getenv("A"));
@@ -281,5 +348,6 @@ int main(int count, char **arguments) {
 	files();
 	locks();
 	programs();
+	ways();
 	return 0;
 }

@@ -62,6 +62,45 @@ pub struct Caller<'c> {
     pub now: FileTime,
     /// Who knows the processes.
     pub processes: &'c dyn Processes,
+    /// Which ways its paths may take.
+    pub scope: Scope,
+}
+
+/// Which ways paths may not take: `RESOLVE_*` of openat2(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope(u32);
+
+impl Scope {
+    /// To another file system.
+    pub const ONE_FILE_SYSTEM: Scope = Scope(1);
+    /// By links of `/proc`, which lead to files and not to paths.
+    pub const NO_MAGIC_LINKS: Scope = Scope(2);
+    /// By any symbolic link.
+    pub const NO_LINKS: Scope = Scope(4);
+    /// Out of [`Caller::root`], not even by who is there already: such a way is none (`EXDEV`).
+    pub const BENEATH: Scope = Scope(8);
+    /// The same, but that the root is its own parent, as after chroot(2).
+    pub const IN_ROOT: Scope = Scope(16);
+
+    /// What openat2(2) calls `resolve`, but for `RESOLVE_CACHED`.
+    ///
+    /// # Errors
+    /// `EINVAL` for other bits, and for both [`Scope::BENEATH`] and [`Scope::IN_ROOT`].
+    pub fn from_bits(bits: u64) -> Result<Scope, Errno> {
+        let both = Scope::BENEATH.0 | Scope::IN_ROOT.0;
+        let scope = Scope(u32::try_from(bits).map_err(|_| Errno::EINVAL)?);
+        if bits > 31 || scope.0 & both == both { Err(Errno::EINVAL) } else { Ok(scope) }
+    }
+
+    /// Whether one of these ways is barred.
+    pub fn bars(self, ways: Scope) -> bool {
+        self.0 & ways.0 != 0
+    }
+
+    /// Whether paths stay in [`Caller::root`].
+    pub fn is_within(self) -> bool {
+        self.bars(Scope(Scope::BENEATH.0 | Scope::IN_ROOT.0))
+    }
 }
 
 impl<'c> Caller<'c> {
@@ -70,7 +109,9 @@ impl<'c> Caller<'c> {
     #[must_use]
     pub fn first(credentials: &'c Credentials, root: NodeId, now: FileTime) -> Caller<'c> {
         let processes = &NoProcesses;
-        Caller { credentials, root, directory: root, umask: 0o022, process: 1, thread: 1, now, processes }
+        let scope = Scope::default();
+        let (process, thread) = (1, 1);
+        Caller { credentials, root, directory: root, umask: 0o022, process, thread, now, processes, scope }
     }
 }
 

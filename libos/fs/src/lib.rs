@@ -52,7 +52,7 @@ mod walk;
 mod watch;
 
 pub use attributes::{Attributes, FileTime, Ownership, SpaceFacts, Stamp};
-pub use caller::{Access, Caller, Credentials};
+pub use caller::{Access, Caller, Credentials, Scope};
 pub use data::Seek;
 pub use devices::{CONSOLE, FULL, NULL, PTMX, RANDOM, TTY, URANDOM, ZERO, terminal_of};
 pub use errno::Errno;

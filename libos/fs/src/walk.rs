@@ -1,6 +1,6 @@
 //! From paths to nodes (path_resolution(7)), and back.
 
-use crate::caller::{Access, Caller};
+use crate::caller::{Access, Caller, Scope};
 use crate::errno::Errno;
 use crate::node::{Body, InodeId, NodeId};
 use crate::proc::ProcNode;
@@ -200,6 +200,13 @@ impl Vfs {
         let mut directory = at;
         loop {
             if route.at == 0 && route.bytes[0] == b'/' {
+                if caller.scope.bars(Scope::BENEATH) {
+                    return Err(Errno::EXDEV);
+                }
+                // Where a path itself begins is no way from anywhere.
+                let is_jump = route.links > 0;
+                let from = if is_jump { directory } else { caller.root };
+                self.check_crossing(caller.scope, from, caller.root)?;
                 directory = caller.root;
             }
             if let Some(found) = self.walk(caller, &mut directory, &mut route, following)? {
@@ -248,17 +255,20 @@ impl Vfs {
                 Following::Never => false,
             };
             if let Some(node) = node.filter(|_| is_followed) {
-                match self.target(caller, node)? {
+                let target = self.target(caller, node)?;
+                check_link(caller.scope, node, &target)?;
+                match target {
                     Target::Path(target) => {
                         route.insert(&target, has_slash)?;
                         return Ok(None);
                     }
-                    Target::Node(target) if is_last => {
-                        let last = LastName::Name(route.bytes[name].to_vec());
-                        let (directory, node) = (*directory, Some(target));
-                        return Ok(Some(Found { directory, last, node, is_directory_wanted: has_slash }));
-                    }
                     Target::Node(target) => {
+                        self.check_crossing(caller.scope, *directory, target)?;
+                        if is_last {
+                            let last = LastName::Name(route.bytes[name].to_vec());
+                            let (directory, node) = (*directory, Some(target));
+                            return Ok(Some(Found { directory, last, node, is_directory_wanted: has_slash }));
+                        }
                         *directory = target;
                         continue;
                     }
@@ -277,6 +287,21 @@ impl Vfs {
         }
     }
 
+    /// Whether a path may lead from one node to another, whatever file systems they are of.
+    fn check_crossing(&self, scope: Scope, from: NodeId, to: NodeId) -> Result<(), Errno> {
+        let is_barred = scope.bars(Scope::ONE_FILE_SYSTEM) && self.mount_of(from) != self.mount_of(to);
+        if is_barred { Err(Errno::EXDEV) } else { Ok(()) }
+    }
+
+    /// Number of the file system that a node is of; none for that of processes.
+    fn mount_of(&self, node: NodeId) -> Option<usize> {
+        match node {
+            NodeId::Stored(id) => Some(self.inode(id).mount),
+            NodeId::Host(id) => Some(self.host_mount(id)),
+            NodeId::Proc(_) => None,
+        }
+    }
+
     /// Whether the caller may go through a directory.
     fn check_way(&self, caller: &Caller<'_>, directory: NodeId) -> Result<(), Errno> {
         match self.kind(directory).is_directory() {
@@ -287,12 +312,24 @@ impl Vfs {
 
     /// What a name in a directory leads to, if there is something.
     fn step(&self, caller: &Caller<'_>, directory: NodeId, name: &[u8]) -> Result<Option<NodeId>, Errno> {
+        let node = self.step_anywhere(caller, directory, name)?;
+        node.iter().try_for_each(|node| self.check_crossing(caller.scope, directory, *node))?;
+        Ok(node)
+    }
+
+    fn step_anywhere(
+        &self,
+        caller: &Caller<'_>,
+        directory: NodeId,
+        name: &[u8],
+    ) -> Result<Option<NodeId>, Errno> {
         self.check_way(caller, directory)?;
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
         match (name, directory) {
             (b".", _) => Ok(Some(directory)),
+            (b"..", _) if directory == caller.root && caller.scope.bars(Scope::BENEATH) => Err(Errno::EXDEV),
             (b"..", _) if directory == caller.root => Ok(Some(directory)),
             (b"..", _) => Ok(Some(self.parent(directory))),
             (_, NodeId::Host(id)) => self.host_step(id, name),
@@ -424,6 +461,19 @@ impl Vfs {
             NodeId::Proc(node) => return Some(node.name()),
         };
         self.directory(parent.stored()?).ok()?.name_of(covered).map(<[u8]>::to_vec)
+    }
+}
+
+/// Whether a symbolic link may be followed.
+fn check_link(scope: Scope, link: NodeId, target: &Target) -> Result<(), Errno> {
+    let is_link = !matches!(target, Target::None);
+    let is_magic = is_link && matches!(link, NodeId::Proc(ProcNode::Link(..) | ProcNode::Descriptor(..)));
+    match scope {
+        _ if is_link && scope.bars(Scope::NO_LINKS) => Err(Errno::ELOOP),
+        _ if is_magic && scope.bars(Scope::NO_MAGIC_LINKS) => Err(Errno::ELOOP),
+        // It says nothing of where what it leads to lies.
+        _ if is_magic && scope.is_within() => Err(Errno::EXDEV),
+        _ => Ok(()),
     }
 }
 

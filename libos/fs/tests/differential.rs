@@ -6,7 +6,7 @@ use linux_raw_sys::general::{
 };
 use nom_fs::{
     Access, Caller, Credentials, DirectoryEntry, Errno, FileTime, LastLink, NoProcesses, NodeId, NodeType,
-    Ownership, Replace, Seek, Vfs,
+    Ownership, Replace, Scope, Seek, Vfs,
 };
 use proptest::prelude::*;
 use rustix::fd::OwnedFd;
@@ -285,6 +285,7 @@ macro_rules! caller {
             thread: 1,
             now: FileTime::default(),
             processes: &NoProcesses,
+            scope: Scope::default(),
         }
     };
 }

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use linux_raw_sys::general::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SA_NOCLDWAIT};
-use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, NodeId, Vfs};
+use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, NodeId, Scope, Vfs};
 use nom_rt::WaitQueue;
 
 /// How a process ended.
@@ -319,6 +319,7 @@ impl Process {
             thread,
             now: file_time(),
             processes: &*self.family,
+            scope: Scope::default(),
         };
         act(&mut self.family.vfs.borrow_mut(), &caller)
     }

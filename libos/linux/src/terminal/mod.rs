@@ -22,7 +22,7 @@ use core::fmt;
 use core::task::Waker;
 use discipline::{KeySignal, LineDiscipline};
 use linux_raw_sys::general as abi;
-use nom_fs::{Caller, Credentials, Errno, NodeId, NodeType, Ownership, Vfs};
+use nom_fs::{Caller, Credentials, Errno, NodeId, NodeType, Ownership, Scope, Vfs};
 use packets::{PacketStatus, Packets};
 
 /// Bytes that programs wrote and nobody read, after which they wait.
@@ -128,6 +128,7 @@ fn with_files<R>(family: &ProcessFamily, act: impl FnOnce(&mut Vfs, &Caller<'_>)
         thread: 1,
         now: file_time(),
         processes: family,
+        scope: Scope::default(),
     };
     act(&mut family.vfs.borrow_mut(), &caller)
 }

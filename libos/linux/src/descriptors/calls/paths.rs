@@ -10,11 +10,12 @@ use crate::descriptors::table::OnExec;
 use crate::table::SystemCall;
 use crate::terminal::TerminalEnd;
 use alloc::rc::Rc;
+use alloc::vec;
 use linux_raw_sys::general as abi;
 use nom_fs::proc::ProcNode;
 use nom_fs::{
-    Access, Caller, Credentials, Errno, LastLink, NodeId, NodeType, Ownership, PTMX, Replace, Stamp, TTY,
-    Vfs, terminal_of,
+    Access, Caller, Credentials, Errno, LastLink, NodeId, NodeType, Ownership, PTMX, Replace, Scope, Stamp,
+    TTY, Vfs, terminal_of,
 };
 
 const HERE: i32 = abi::AT_FDCWD;
@@ -26,7 +27,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         open(call, call.int(0), 1)
     }),
     SystemCall::complete(abi::__NR_creat, "creat", &["path", "mode"], create),
-    SystemCall::refused(abi::__NR_openat2, "openat2", "programs take `openat` instead"),
+    SystemCall::complete(abi::__NR_openat2, "openat2", &["directory", "path", "how", "size"], open_how),
     SystemCall::complete(abi::__NR_mkdir, "mkdir", &["path", "mode"], |call| make_directory(call, HERE, 0)),
     SystemCall::complete(abi::__NR_mkdirat, "mkdirat", &["directory", "path", "mode"], |call| {
         make_directory(call, call.int(0), 1)
@@ -155,20 +156,70 @@ fn following(flags: u32) -> LastLink {
     if flags & abi::AT_SYMLINK_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow }
 }
 
+/// How something is opened.
+#[derive(Clone, Copy, Debug, Default)]
+struct Opening {
+    flags: u32,
+    mode: u32,
+    scope: Scope,
+}
+
 fn open(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errno> {
-    open_with(call, descriptor, index, call.arguments[index + 1] as u32, call.arguments[index + 2] as u32)
+    let (flags, mode) = (call.arguments[index + 1] as u32, call.arguments[index + 2] as u32);
+    open_with(call, descriptor, index, Opening { flags, mode, ..Opening::default() })
+}
+
+/// openat2(2), which takes nothing that it does not know.
+fn open_how(call: &Call<'_>) -> Result<u64, Errno> {
+    /// Bytes of `struct open_how`, and most that there may be of one to come: those must be zero.
+    const BYTES: u64 = 24;
+    const BYTES_MAX: u64 = 4096;
+    /// All flags of open(2), and those that may stand beside `O_PATH`.
+    const FLAGS: u64 = 0o37_777_703;
+    const OF_PATH: u32 = abi::O_PATH | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_CLOEXEC;
+    const TEMPORARY: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
+    let [_, _, how, size, ..] = call.arguments;
+    if size < BYTES {
+        return Err(Errno::EINVAL);
+    }
+    if size > BYTES_MAX {
+        return Err(Errno::E2BIG);
+    }
+    let [flags, mode, resolve] = call.memory().read_value::<[u64; 3]>(how)?;
+    let mut more = vec![0; (size - BYTES) as usize];
+    // Where those were, more addresses follow.
+    call.memory().read(how + BYTES, &mut more)?;
+    if more.iter().any(|byte| *byte != 0) {
+        return Err(Errno::E2BIG);
+    }
+    let scope = Scope::from_bits(resolve & !u64::from(abi::RESOLVE_CACHED))?;
+    let (low, makes) = (flags as u32, abi::O_CREAT | TEMPORARY);
+    let is_bad_mode = mode & !0o7777 != 0 || mode != 0 && low & makes == 0;
+    if flags & !FLAGS != 0 || is_bad_mode || low & abi::O_PATH != 0 && low & !OF_PATH != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if resolve & u64::from(abi::RESOLVE_CACHED) != 0 && low & (makes | abi::O_TRUNC) != 0 {
+        return Err(Errno::EAGAIN);
+    }
+    open_with(call, call.int(0), 1, Opening { flags: low, mode: mode as u32, scope })
 }
 
 fn create(call: &Call<'_>) -> Result<u64, Errno> {
     let flags = abi::O_CREAT | abi::O_WRONLY | abi::O_TRUNC;
-    open_with(call, HERE, 0, flags, call.arguments[1] as u32)
+    open_with(call, HERE, 0, Opening { flags, mode: call.arguments[1] as u32, ..Opening::default() })
 }
 
-fn open_with(call: &Call<'_>, descriptor: i32, index: usize, flags: u32, mode: u32) -> Result<u64, Errno> {
-    let opened = at(call, descriptor, index, |vfs, caller, directory, path| {
-        let node = vfs.open(caller, directory, path, flags, mode)?;
+fn open_with(call: &Call<'_>, descriptor: i32, index: usize, opening: Opening) -> Result<u64, Errno> {
+    let Opening { flags, mode, scope } = opening;
+    let path = path(call, call.arguments[index])?;
+    // What is looked for within a directory is looked for there, though it begins with a slash.
+    let directory = directory(call, descriptor, if scope.is_within() { b"" } else { &path })?;
+    let opened = with_vfs(call, |vfs, caller| {
+        let root = if scope.is_within() { directory } else { caller.root };
+        let caller = &Caller { root, scope, ..*caller };
+        let node = vfs.open(caller, directory, &path, flags, mode)?;
         let text = if matches!(node, NodeId::Proc(_)) { Some(vfs.text(caller, node)?) } else { None };
-        Ok((node, text, vfs.kind(node), vfs.device_number(node)))
+        Ok::<_, Errno>((node, text, vfs.kind(node), vfs.device_number(node)))
     });
     let (node, text, kind, number) = opened?;
     // From here on it is given back by whoever has it.
