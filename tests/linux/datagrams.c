@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -598,6 +599,90 @@ static void gone(void) {
 	close(ends[0]), close(ends[1]);
 }
 
+/* Sends so many bytes by one call, with what control data says of how long datagrams are. */
+static void send_with(const char *what, int fd, size_t count, int level, int type, const void *data, size_t len) {
+	char control[64] = {0};
+	struct iovec piece = {bytes, count};
+	struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control};
+	message.msg_controllen = sizeof control;
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+	*head = (struct cmsghdr){CMSG_LEN(len), level, type};
+	memcpy(CMSG_DATA(head), data, len);
+	message.msg_controllen = CMSG_SPACE(len);
+	say(what, sendmsg(fd, &message, 0));
+}
+
+/* Receives all that there is, and prints how long each was and what was told of it. */
+static void received(int fd) {
+	for (;;) {
+		char control[128];
+		struct iovec piece = {bytes, sizeof bytes};
+		struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control};
+		message.msg_controllen = sizeof control;
+		ssize_t count = recvmsg(fd, &message, MSG_DONTWAIT);
+		if (count < 0)
+			break;
+		printf("= received %zd\n", count);
+		for (struct cmsghdr *head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head))
+			printf("= told %d %d of %zu: %d\n", head->cmsg_level, head->cmsg_type, (size_t)head->cmsg_len,
+				head->cmsg_type == SO_RXQ_OVFL ? *(int *)CMSG_DATA(head) > 0 : *(int *)CMSG_DATA(head));
+	}
+	fflush(stdout);
+}
+
+/* udp(7): many datagrams by one call, several as one, and how many were lost. */
+static void many_as_one(void) {
+	enum { SEGMENT = 103, GRO = 104 };
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof at;
+	int to = socket(AF_INET, SOCK_DGRAM, 0), from = socket(AF_INET, SOCK_DGRAM, 0), value;
+	bind(to, (void *)&at, len), getsockname(to, (void *)&at, &len), connect(from, (void *)&at, len);
+	static const int sizes[] = {0, 1000, 65535, 65536, -1, 1000};
+	for (size_t each = 0; each < sizeof sizes / sizeof *sizes; each++) {
+		say("set", setsockopt(from, SOL_UDP, SEGMENT, &sizes[each], 4));
+		socklen_t four = 4;
+		say("get", getsockopt(from, SOL_UDP, SEGMENT, &value, &four) == 0 ? value : -1);
+	}
+	for (size_t count = 0; count <= 4000; count += 500) {
+		say("sent", send(from, bytes, count, 0));
+		received(to);
+	}
+	say("most", send(from, bytes, 64000, 0)), received(to);
+	int small = 100;
+	setsockopt(from, SOL_UDP, SEGMENT, &small, 4);
+	say("most pieces", send(from, bytes, 6400, 0));
+	say("more pieces", send(from, bytes, 20000, 0));
+	received(to);
+	unsigned short own = 700;
+	send_with("by its own", from, 1500, SOL_UDP, SEGMENT, &own, sizeof own), received(to);
+	send_with("by a long one", from, 1500, SOL_UDP, SEGMENT, bytes, 4), received(to);
+	send_with("by another", from, 1500, SOL_UDP, GRO, &own, sizeof own), received(to);
+	own = 0;
+	send_with("by none", from, 1500, SOL_UDP, SEGMENT, &own, sizeof own), received(to);
+	static const int ons[] = {1, 5, 0, 1};
+	for (size_t each = 0; each < sizeof ons / sizeof *ons; each++) {
+		say("set", setsockopt(to, SOL_UDP, GRO, &ons[each], 4));
+		socklen_t four = 4;
+		say("get", getsockopt(to, SOL_UDP, GRO, &value, &four) == 0 ? value : -1);
+	}
+	for (size_t count = 50; count <= 450; count += 100) {
+		say("sent", send(from, bytes, count, 0));
+		received(to);
+	}
+	int on = 1, stream = socket(AF_INET, SOCK_STREAM, 0);
+	say("of a stream", setsockopt(stream, SOL_UDP, SEGMENT, &small, 4));
+	say("lost ones", setsockopt(to, SOL_SOCKET, SO_RXQ_OVFL, &on, 4));
+	say("sent", send(from, bytes, 10, 0)), received(to);
+	small = 0;
+	setsockopt(from, SOL_UDP, SEGMENT, &small, 4);
+	while (send(from, bytes, 10000, MSG_DONTWAIT) >= 0 && ++small < 200)
+		;
+	while (recv(to, bytes, sizeof bytes, MSG_DONTWAIT) >= 0)
+		;
+	say("sent", send(from, bytes, 10, 0)), received(to);
+	close(to), close(from), close(stream);
+}
+
 int main(void) {
 	chdir("/tmp");
 	local_datagrams();
@@ -608,6 +693,7 @@ int main(void) {
 	passes(SOCK_SEQPACKET);
 	too_many();
 	udp();
+	many_as_one();
 	shared_ports();
 	where_to();
 	urgent();

@@ -1,6 +1,6 @@
 //! Sockets of datagrams between processes of the family: unix(7), `SOCK_DGRAM`.
 
-use super::message::{Inbox, Message, Outgoing, Received, Sender};
+use super::message::{Inbox, Message, Note, Outgoing, Received, Sender};
 use super::open::Stream;
 use super::places::{LocalKind, Places, Taken};
 use super::ready::Events;
@@ -170,6 +170,7 @@ impl Socket for Datagrams {
             arrived: None,
             attached: what.attached.to_vec(),
             by: Some(what.by),
+            note: Note::default(),
         });
         Ok(what.bytes.len())
     }

@@ -43,6 +43,9 @@ pub(crate) struct Outgoing<'a> {
     /// How it is to be treated on its way, if that differs from what the socket is told (`IP_TTL`, `IP_TOS`
     /// and those of IPv6).
     pub marks: OwnMarks,
+    /// How long the datagrams are that it goes in, if that differs from what the socket is told
+    /// (`UDP_SEGMENT`).
+    pub segment: Option<u16>,
 }
 
 /// What a program says of one datagram's header, so far as it does.
@@ -59,7 +62,8 @@ impl<'a> Outgoing<'a> {
     pub fn plain(bytes: &'a [u8]) -> Outgoing<'a> {
         let by = Sender::default();
         let marks = OwnMarks::default();
-        Outgoing { bytes, to: None, attached: &[], by, is_signed: false, is_urgent: false, marks }
+        let (is_signed, is_urgent) = (false, false);
+        Outgoing { bytes, to: None, attached: &[], by, is_signed, is_urgent, marks, segment: None }
     }
 }
 
@@ -78,6 +82,18 @@ pub(crate) struct Received {
     pub by: Option<Sender>,
     /// How it came, of datagrams of the network.
     pub arrived: Option<ArrivedDatagram>,
+    /// What else is told of it.
+    pub note: Note,
+}
+
+/// What is told of a datagram beside what is in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// How long the datagrams were of which it is several, of which the last may be shorter; 0 if it is one
+    /// (`UDP_GRO`).
+    pub segment: u16,
+    /// How many were lost before it since too many waited (`SO_RXQ_OVFL`).
+    pub lost: u32,
 }
 
 impl Received {
@@ -100,6 +116,8 @@ pub(crate) struct Message {
     pub attached: Vec<Rc<Description>>,
     /// Who sent it.
     pub by: Option<Sender>,
+    /// What else is told of it.
+    pub note: Note,
 }
 
 impl Message {
@@ -139,14 +157,14 @@ impl Inbox {
             Peeking::Stay => self.messages.borrow().front().cloned(),
             Peeking::Take => self.messages.borrow_mut().pop_front(),
         };
-        let Message { bytes, from, arrived, attached, by } = message.ok_or(Errno::EAGAIN)?;
+        let Message { bytes, from, arrived, attached, by, note } = message.ok_or(Errno::EAGAIN)?;
         let (count, whole) = (bytes.len().min(target.len()), bytes.len());
         target[..count].copy_from_slice(&bytes[..count]);
         if peeking == Peeking::Take {
             self.held.update(|held| held - whole - OVERHEAD);
             self.waiters.wake();
         }
-        Ok(Received { count, whole, from, attached, by, arrived })
+        Ok(Received { count, whole, from, attached, by, arrived, note })
     }
 
     /// Forgets all.

@@ -11,14 +11,21 @@ use nom_net::frame::Marks;
 /// Levels of options.
 const SOCKET: u32 = abi::SOL_SOCKET;
 pub(crate) const TCP: u32 = abi::IPPROTO_TCP as u32;
+pub(crate) const UDP: u32 = abi::IPPROTO_UDP as u32;
 pub(crate) const IP: u32 = abi::IPPROTO_IP as u32;
 pub(crate) const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
+
+/// Of UDP (`linux/udp.h`): how long the pieces are that a long datagram goes in, and whether such pieces may
+/// come as one.
+pub(crate) const UDP_SEGMENT: u32 = 103;
+pub(crate) const UDP_GRO: u32 = 104;
 
 /// What an option that is remembered is at first. Each datagram asks for some, so no list is searched.
 fn initial(level: u32, name: u32) -> Option<i32> {
     match level {
         SOCKET => of_socket(name),
         TCP => of_tcp(name),
+        UDP => [UDP_SEGMENT, UDP_GRO].contains(&name).then_some(0),
         IP => of_ip(name),
         IPV6 => of_ipv6(name),
         _ => None,
@@ -38,6 +45,7 @@ fn of_socket(name: u32) -> Option<i32> {
         | abi::SO_INCOMING_CPU
         | abi::SO_BUSY_POLL
         | abi::SO_MARK
+        | abi::SO_RXQ_OVFL
         | abi::SO_TIMESTAMP
         | abi::SO_TIMESTAMPNS => 0,
         abi::SO_RCVLOWAT => 1,
@@ -182,9 +190,11 @@ impl Options {
     }
 }
 
-/// How many routers a packet passes is a byte; -1 is what it is at first.
+/// How many routers a packet passes is a byte; -1 is what it is at first. The length of a datagram is two.
 fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
     let (least, first) = match (level, name) {
+        (UDP, UDP_SEGMENT) if u16::try_from(value).is_err() => return Err(Errno::EINVAL),
+        (UDP, UDP_GRO) => return Ok((value != 0).into()),
         (IP, abi::IP_TTL) => (1, 64),
         (IP, abi::IP_MULTICAST_TTL) => (0, 1),
         (IPV6, abi::IPV6_UNICAST_HOPS) => (0, 64),

@@ -4,9 +4,9 @@
 use super::bound::{AddressFamilies, BoundAddress, BoundAddresses, WantedAddress};
 use super::inet::{any, check_own, errno, is_within, reached};
 use super::interfaces::NETWORK_MTU;
-use super::message::{Inbox, Message, Outgoing, Received, Sender};
+use super::message::{Inbox, Message, Note, Outgoing, Received, Sender};
 use super::open::Stream;
-use super::options::{IP, IPV6};
+use super::options::{IP, IPV6, UDP, UDP_GRO, UDP_SEGMENT};
 use super::places::Places;
 use super::ready::Events;
 use super::socket::{Address, Membership, Options, Peeking, Side, Socket, events};
@@ -28,6 +28,8 @@ const DATAGRAM_BYTES: usize = 65_536;
 const PAYLOAD_MAX: usize = 65_507;
 /// What may wait at a socket of this machine, as on Linux (`net.core.rmem_default`): more is dropped.
 const HELD_MAX: usize = 212_992;
+/// Most datagrams that are sent as one (`UDP_SEGMENT`, udp(7)), as Linux has it by now; at first it was half.
+const SEGMENTS_MAX: usize = 128;
 /// How often a free port is looked for that only a loopback address has taken.
 const TRIES: usize = 64;
 
@@ -42,6 +44,10 @@ pub(crate) struct UdpEnd {
     error: Cell<Option<Errno>>,
     groups: RefCell<Vec<IpAddr>>,
     is_receive_shut: Cell<bool>,
+    /// Whether it takes several datagrams as one (`UDP_GRO`).
+    takes_joined: Cell<bool>,
+    /// Datagrams that were dropped since too many waited.
+    lost: Cell<u32>,
 }
 
 impl UdpEnd {
@@ -60,7 +66,10 @@ impl UdpEnd {
     /// Takes a datagram, or drops it if too much waits.
     fn put(&self, message: Message) {
         if self.inbox.held() < HELD_MAX {
-            self.inbox.put(message);
+            let note = Note { lost: self.lost.get(), ..message.note };
+            self.inbox.put(Message { note, ..message });
+        } else {
+            self.lost.update(|lost| lost.wrapping_add(1));
         }
     }
 
@@ -148,6 +157,8 @@ impl<N: Observed + 'static> Udp<N> {
             error: Cell::new(None),
             groups: RefCell::default(),
             is_receive_shut: Cell::new(false),
+            takes_joined: Cell::new(false),
+            lost: Cell::new(0),
         };
         let (id, bound, is_send_shut, options) = Default::default();
         let (network, places, end) = (network.clone(), places.clone(), Rc::new(end));
@@ -252,10 +263,61 @@ impl<N: Observed + 'static> Udp<N> {
         }
     }
 
+    /// Whether a datagram of so many bytes to an address is cut on its way.
+    fn is_cut(&self, bytes: usize, to: SocketAddr) -> bool {
+        let headers = if to.is_ipv4() { 28 } else { 48 };
+        !is_within(&self.network, to.ip()) && bytes + headers > NETWORK_MTU as usize
+    }
+
+    /// Sends datagrams of so many bytes, the last of what is left (`UDP_SEGMENT`): as one to who takes
+    /// several so, within this machine. If one behind the first is lost nobody hears of it, as on a wire.
+    fn send_segments(&self, what: &Outgoing<'_>, segment: u16, to: SocketAddr) -> Result<usize, Errno> {
+        let (bytes, len) = (what.bytes, usize::from(segment));
+        if self.is_cut(len, to) || bytes.len() > SEGMENTS_MAX * len {
+            return Err(Errno::EINVAL);
+        }
+        let from = SocketAddr::new(self.source_for(to.ip())?, self.end.own.get().port());
+        let taker = is_within(&self.network, to.ip()).then(|| self.places.udp.taker(to, from)).flatten();
+        if bytes.len() > len && taker.is_some_and(|end| end.takes_joined.get()) {
+            return self.send_one(&Outgoing { segment: Some(segment), ..*what }, to);
+        }
+        let mut pieces = bytes.chunks(len);
+        let one = |bytes| self.send_one(&Outgoing { bytes, segment: None, ..*what }, to);
+        one(pieces.next().unwrap_or_default())?;
+        for piece in pieces {
+            let _ = one(piece);
+        }
+        Ok(bytes.len())
+    }
+
+    /// Sends one datagram.
+    fn send_one(&self, what: &Outgoing<'_>, to: SocketAddr) -> Result<usize, Errno> {
+        if self.is_cut(what.bytes.len(), to) && self.is_kept_whole(to.ip()) {
+            return Err(Errno::EMSGSIZE);
+        }
+        let is_within = is_within(&self.network, to.ip());
+        if is_within || to.ip().is_multicast() || self.id.get().is_none() {
+            let from = SocketAddr::new(self.source_for(to.ip())?, self.end.own.get().port());
+            match to.ip().is_multicast() {
+                true => self.send_to_group(what, from, to),
+                false if is_within => self.send_within(what, from, to),
+                // A loopback address reaches nobody outside.
+                false => return Err(Errno::EINVAL),
+            }
+            return Ok(what.bytes.len());
+        }
+        let id = self.id.get().ok_or(Errno::EINVAL)?;
+        let marks = self.marks(what, to.ip());
+        self.with(|sockets| sockets.send_marked(id, what.bytes, to, marks)).map(|()| what.bytes.len())
+    }
+
     /// Has one of this machine have a datagram; who is connected learns at its next call if nobody takes it.
     fn send_within(&self, what: &Outgoing<'_>, from: SocketAddr, to: SocketAddr) {
         match self.places.udp.taker(to, from) {
-            Some(end) => end.put(message(what.bytes, from, to, self.marks(what, to.ip()))),
+            Some(end) => {
+                let note = Note { segment: what.segment.unwrap_or(0), ..Note::default() };
+                end.put(Message { note, ..message(what.bytes, from, to, self.marks(what, to.ip())) });
+            }
             None if self.end.peer.get().is_some() => self.end.fail(Errno::ECONNREFUSED),
             None => {}
         }
@@ -383,25 +445,10 @@ impl<N: Observed + 'static> Socket for Udp<N> {
             return Err(Errno::EPIPE);
         }
         self.ensure_bound()?;
-        let is_within = is_within(&self.network, to.ip());
-        let headers = if to.is_ipv4() { 28 } else { 48 };
-        let is_cut = !is_within && what.bytes.len() + headers > NETWORK_MTU as usize;
-        if is_cut && self.is_kept_whole(to.ip()) {
-            return Err(Errno::EMSGSIZE);
+        match what.segment.unwrap_or_else(|| self.options.get(UDP, UDP_SEGMENT).unwrap_or(0) as u16) {
+            0 => self.send_one(&Outgoing { segment: None, ..*what }, to),
+            segment => self.send_segments(what, segment, to),
         }
-        if is_within || to.ip().is_multicast() || self.id.get().is_none() {
-            let from = SocketAddr::new(self.source_for(to.ip())?, self.end.own.get().port());
-            match to.ip().is_multicast() {
-                true => self.send_to_group(what, from, to),
-                false if is_within => self.send_within(what, from, to),
-                // A loopback address reaches nobody outside.
-                false => return Err(Errno::EINVAL),
-            }
-            return Ok(what.bytes.len());
-        }
-        let id = self.id.get().ok_or(Errno::EINVAL)?;
-        let marks = self.marks(what, to.ip());
-        self.with(|sockets| sockets.send_marked(id, what.bytes, to, marks)).map(|()| what.bytes.len())
     }
 
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
@@ -442,6 +489,12 @@ impl<N: Observed + 'static> Socket for Udp<N> {
 
     fn options(&self) -> &Options {
         &self.options
+    }
+
+    fn option_changed(&self, level: u32, name: u32, value: i32) {
+        if (level, name) == (UDP, UDP_GRO) {
+            self.end.takes_joined.set(value != 0);
+        }
     }
 
     fn change_membership(&self, group: IpAddr, change: Membership) -> Result<(), Errno> {

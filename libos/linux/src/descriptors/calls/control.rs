@@ -3,9 +3,9 @@
 use super::get;
 use super::make::add;
 use crate::call::Call;
-use crate::descriptors::message::{OwnMarks, Received, Sender};
+use crate::descriptors::message::{Note, OwnMarks, Received, Sender};
 use crate::descriptors::open::Description;
-use crate::descriptors::options::{IP, IPV6};
+use crate::descriptors::options::{IP, IPV6, UDP, UDP_GRO, UDP_SEGMENT};
 use crate::descriptors::socket::{Address, Socket};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -37,6 +37,8 @@ pub(super) struct Control {
     pub by: Option<Sender>,
     /// How a datagram is to be treated on its way.
     pub marks: OwnMarks,
+    /// How long the datagrams are that it goes in: `UDP_SEGMENT`.
+    pub segment: Option<u16>,
 }
 
 /// Level and type, as one word.
@@ -63,6 +65,11 @@ pub(super) fn read(call: &Call<'_>, socket: &dyn Socket, at: u64, len: u64) -> R
             control.by = Some(read_credentials(call, contents, bytes - HEAD)?);
         } else if what as u32 == abi::SOL_SOCKET {
             return Err(Errno::EINVAL);
+        } else if what as u32 == UDP && socket.names().2 == UDP {
+            if (what, bytes) != (kind(UDP, UDP_SEGMENT), HEAD + 2) {
+                return Err(Errno::EINVAL);
+            }
+            control.segment = Some(call.memory().read_value(contents)?);
         } else if !is_local {
             read_marks(call, what, (contents, bytes - HEAD), &mut control.marks)?;
         }
@@ -194,11 +201,24 @@ pub(super) fn write(
         put_destination(call, socket, &mut room, arrived.to)?;
         put_marks(call, socket, &mut room, &arrived)?;
     }
+    put_note(call, socket, &mut room, received.note)?;
     if !received.attached.is_empty() {
         let on_exec = if flags & abi::MSG_CMSG_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
         room.hand_over(call, received.attached, on_exec)?;
     }
     Ok((room.used, room.flags))
+}
+
+/// How many datagrams were lost before one, if some were, and how long those are of which it is several.
+fn put_note(call: &Call<'_>, socket: &dyn Socket, room: &mut Room, note: Note) -> Result<(), Errno> {
+    let has = |level, name| socket.options().has(level, name);
+    if note.lost > 0 && has(abi::SOL_SOCKET, abi::SO_RXQ_OVFL) {
+        room.put(call, kind(abi::SOL_SOCKET, abi::SO_RXQ_OVFL), &note.lost.to_ne_bytes())?;
+    }
+    if note.segment > 0 && has(UDP, UDP_GRO) {
+        room.put(call, kind(UDP, UDP_GRO), &i32::from(note.segment).to_ne_bytes())?;
+    }
+    Ok(())
 }
 
 /// When a datagram came: `struct timeval` or `struct timespec`, in seconds since 1970.

@@ -41,8 +41,8 @@ pub(crate) const ROWS: &[SystemCall] = &[
         &["descriptor", "message", "flags"],
         |call| send_message(call, call.arguments[1], call.arguments[2] as u32),
         "urgent bytes (MSG_OOB) go to connections within the machine alone; of control data SCM_RIGHTS, \
-         SCM_CREDENTIALS, and of UDP IP_TTL, IP_TOS, IPV6_HOPLIMIT, IPV6_TCLASS; the address of IP_PKTINFO \
-         is not looked at",
+         SCM_CREDENTIALS, and of UDP UDP_SEGMENT, IP_TTL, IP_TOS, IPV6_HOPLIMIT, IPV6_TCLASS; the address of \
+         IP_PKTINFO is not looked at",
     ),
     SystemCall::partial(
         nr::__NR_recvmsg,
@@ -50,7 +50,8 @@ pub(crate) const ROWS: &[SystemCall] = &[
         &["descriptor", "message", "flags"],
         |call| receive_message(call, call.arguments[1], call.arguments[2] as u32),
         "of control data SCM_RIGHTS, SCM_CREDENTIALS, of UDP IP_PKTINFO, IP_TTL, IP_TOS, those of IPv6, \
-         SCM_TIMESTAMP, SCM_TIMESTAMPNS; no queue of errors",
+         SCM_TIMESTAMP, SCM_TIMESTAMPNS, UDP_GRO and SO_RXQ_OVFL of what is sent within the machine; no \
+         queue of errors",
     ),
     SystemCall::partial(
         nr::__NR_sendmmsg,
@@ -230,7 +231,7 @@ fn send_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
         (name, len) => Some(found(call, address(call, name, len.into())?)?),
     };
     let pieces = pieces(call, pieces_at, count)?;
-    let Control { attached, by, marks } = control::read(call, socket, control, control_len)?;
+    let Control { attached, by, marks, segment } = control::read(call, socket, control, control_len)?;
     let how = Outgoing {
         bytes: &[],
         to: to.as_ref(),
@@ -239,6 +240,7 @@ fn send_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
         is_signed: by.is_some(),
         is_urgent: false,
         marks,
+        segment,
     };
     send_pieces(call, &description, flags, &pieces, &how)
 }

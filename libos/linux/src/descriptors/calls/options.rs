@@ -4,7 +4,7 @@ use super::get;
 use crate::call::Call;
 use crate::descriptors::inet::is_within;
 use crate::descriptors::interfaces::NETWORK_MTU;
-use crate::descriptors::options::{IP, IPV6, TCP};
+use crate::descriptors::options::{IP, IPV6, TCP, UDP};
 use crate::descriptors::socket::{Address, Membership, Socket};
 use crate::table::SystemCall;
 use alloc::vec::Vec;
@@ -72,6 +72,7 @@ fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
             let [is_on, seconds]: [u32; 2] = call.memory().read_value(at)?;
             options.linger_s.set(Some(seconds).filter(|_| is_on != 0));
         }
+        (UDP, _) if socket.names().2 != UDP => return Err(Errno::ENOPROTOOPT),
         (IP, abi::IP_ADD_MEMBERSHIP) => change_membership(call, socket, Membership::Join)?,
         (IP, abi::IP_DROP_MEMBERSHIP) => change_membership(call, socket, Membership::Leave)?,
         (IPV6, abi::IPV6_ADD_MEMBERSHIP) => change_membership(call, socket, Membership::Join)?,
@@ -149,6 +150,7 @@ fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
     let (domain, kind, protocol) = socket.names();
     let options = socket.options();
     let bytes: Vec<u8> = match (level, name) {
+        (UDP, _) if protocol != UDP => return Err(Errno::ENOPROTOOPT),
         (abi::SOL_SOCKET, abi::SO_TYPE) => words(&[kind as i32]),
         (abi::SOL_SOCKET, abi::SO_DOMAIN) => words(&[domain as i32]),
         (abi::SOL_SOCKET, abi::SO_PROTOCOL) => words(&[protocol as i32]),
