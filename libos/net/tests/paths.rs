@@ -12,7 +12,10 @@ use std::net::SocketAddr;
 
 /// Sends 3,000 bytes to whoever comes.
 #[derive(Default)]
-struct Talker;
+struct Talker {
+    /// Where nobody takes datagrams.
+    refused: Vec<(SocketAddr, SocketAddr)>,
+}
 
 impl Application<Device> for Talker {
     fn connected(&mut self, stack: &mut Stack<Device>, flow: FlowId) {
@@ -20,13 +23,17 @@ impl Application<Device> for Talker {
     }
 
     fn received(&mut self, _: &mut Stack<Device>, _: FlowId, _: Slice<Memory>) {}
+
+    fn nobody_there(&mut self, _: &mut Stack<Device>, own: SocketAddr, remote: SocketAddr) {
+        self.refused.push((own, remote));
+    }
 }
 
 const NOW: Instant = Instant::from_micros(1_000_000);
 
 /// A server that knows the peer's Ethernet address.
 fn serving() -> Machine<Talker> {
-    let mut server = Machine::new(Device::new(1, <_>::default()), config(1, 1), Talker);
+    let mut server = Machine::new(Device::new(1, <_>::default()), config(1, 1), Talker::default());
     server.stack.listen(80);
     server.take(NOW, greeting());
     server.take_sent();
@@ -53,12 +60,17 @@ fn longest(frames: &[Vec<u8>]) -> u32 {
 
 /// A router says that packets beyond `mtu` bytes do not pass: the one in `frame`, for example (RFC 1191).
 fn too_big(frame: &[u8], mtu: u16) -> Vec<u8> {
+    unreachable(frame, 4, mtu)
+}
+
+/// Somebody says what became of the packet in `frame`, by a code (RFC 792).
+fn unreachable(frame: &[u8], code: u8, mtu: u16) -> Vec<u8> {
     let quote = &frame[14..42];
     let [from, to] = [[10, 0, 0, 2], [10, 0, 0, 1]].map(std::net::IpAddr::from);
     let path = Path { mac: STRANGER, hop: [2, 0, 0, 0, 0, 1], from, to };
     let (head, start) = frame::ip(&path, protocol::ICMP, 8, quote.len());
     let mut bytes = head.to_vec();
-    bytes[start..start + 2].copy_from_slice(&[3, 4]);
+    bytes[start..start + 2].copy_from_slice(&[3, code]);
     bytes[start + 6..start + 8].copy_from_slice(&mtu.to_be_bytes());
     bytes.extend_from_slice(quote);
     let sum = !checksum::sum(&bytes[start..]);
@@ -92,6 +104,25 @@ fn send(server: &mut Machine<Talker>, bytes: usize) -> Vec<Vec<u8>> {
 /// Bytes of the packets in frames.
 fn packets_of(frames: &[Vec<u8>]) -> Vec<usize> {
     frames.iter().map(|frame| frame.len() - 14).collect()
+}
+
+#[test]
+fn who_sends_datagrams_hears_that_nobody_takes_them_and_of_nothing_else() {
+    let mut server = serving();
+    let sent = send(&mut server, 100);
+    server.take(NOW, unreachable(&sent[0], 3, 0));
+    assert_eq!(server.application.refused, [], "nobody has that port");
+    server.stack.bind(9);
+    // No network, host, protocol; prohibited.
+    [0, 1, 2, 13].into_iter().for_each(|code| server.take(NOW, unreachable(&sent[0], code, 0)));
+    assert_eq!(server.application.refused, []);
+    server.take(NOW, unreachable(&sent[0], 3, 0));
+    assert_eq!(server.application.refused, [(([10, 0, 0, 1], 9).into(), ([10, 0, 0, 2], 9).into())]);
+    let mut foreign = sent[0].clone();
+    // From another host's address.
+    foreign[14 + 15] = 77;
+    server.take(NOW, unreachable(&foreign, 3, 0));
+    assert_eq!(server.application.refused.len(), 1);
 }
 
 #[test]

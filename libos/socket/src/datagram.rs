@@ -12,6 +12,9 @@ use nom_port::buffer::{Buffer, Slice, chain_len};
 /// Ports that are given out to those who name none (RFC 6335 section 6).
 const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
 
+/// Most addresses that nobody is at of which a port remembers it.
+const REFUSED_MAX: usize = 16;
+
 /// A datagram that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedDatagram {
@@ -52,6 +55,8 @@ pub(crate) struct Datagrams<B> {
     held: usize,
     held_max: usize,
     pub dropped: u64,
+    /// Where nobody took what was sent there, the first first.
+    refused: VecDeque<SocketAddr>,
     /// Whether the last one found the ring full.
     pub is_blocked: bool,
 }
@@ -71,6 +76,14 @@ impl<B: Buffer> Datagrams<B> {
         self.held += pinned;
         self.queue.push_back(Queued { from, bytes, arrived });
     }
+
+    /// Nobody takes what was sent to an address. Of many of which nobody wants to hear the first are
+    /// remembered.
+    pub fn refuse(&mut self, remote: SocketAddr) {
+        if self.refused.len() < REFUSED_MAX && !self.refused.contains(&remote) {
+            self.refused.push_back(remote);
+        }
+    }
 }
 
 impl<N: Observed> Sockets<N> {
@@ -83,9 +96,16 @@ impl<N: Observed> Sockets<N> {
         if self.table.datagrams.contains_key(&port) {
             return Err(Error::InUse);
         }
-        let held_max = self.table.receive_max;
-        let (queue, held, dropped, is_blocked) = (VecDeque::new(), 0, 0, false);
-        let datagrams = Datagrams { port, queue, asked: None, held, held_max, dropped, is_blocked };
+        let datagrams = Datagrams {
+            port,
+            queue: VecDeque::new(),
+            asked: None,
+            held: 0,
+            held_max: self.table.receive_max,
+            dropped: 0,
+            refused: VecDeque::new(),
+            is_blocked: false,
+        };
         let id = self.table.insert(Kind::Datagrams(datagrams));
         self.table.datagrams.insert(port, id);
         self.stack.bind(port);
@@ -124,6 +144,15 @@ impl<N: Observed> Sockets<N> {
     /// [`Error::BadSocket`], [`Error::NotSupported`].
     pub fn dropped(&mut self, id: SocketId) -> Result<u64, Error> {
         Ok(self.datagrams(id)?.dropped)
+    }
+
+    /// An address to which a datagram was sent, and where nobody took it (RFC 1122 section 4.1.3.3); the next
+    /// call says the next.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn take_refusal(&mut self, id: SocketId) -> Result<Option<SocketAddr>, Error> {
+        Ok(self.datagrams(id)?.refused.pop_front())
     }
 
     /// Copies a datagram and sends it.

@@ -98,6 +98,16 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
         self.rise(id, Ready::READABLE);
     }
 
+    fn nobody_there(&mut self, _: &mut Stack<N>, own: SocketAddr, remote: SocketAddr) {
+        let Some(&id) = self.datagrams.get(&own.port()) else { return };
+        if let Some(socket) = self.sockets.get_mut(id)
+            && let Kind::Datagrams(datagrams) = &mut socket.kind
+        {
+            datagrams.refuse(remote);
+        }
+        self.rise(id, Ready::READABLE | Ready::ERROR);
+    }
+
     fn resolved(&mut self, _: &mut Stack<N>, query: QueryId, answer: Answer) {
         let waiting = self.questions.answer(query, answer);
         self.polls.wake_all(waiting);

@@ -266,6 +266,29 @@ fn datagrams_go_where_they_are_sent_and_unread_ones_are_counted() {
 }
 
 #[test]
+fn who_sends_datagrams_hears_that_nobody_takes_them() {
+    let mut pair = Pair::new(1, 0);
+    let client = pair.sockets[0].bind(0).unwrap();
+    let other = pair.sockets[0].bind(0).unwrap();
+    for port in [53, 54, 53] {
+        pair.sockets[0].send_to(client, b"question", address(2, port)).unwrap();
+        pair.pass(Duration::from_millis(10));
+    }
+    let refusals = |pair: &mut Pair, id| {
+        core::iter::from_fn(|| pair.sockets[0].take_refusal(id).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(refusals(&mut pair, client), [address(2, 53), address(2, 54)]);
+    assert_eq!((refusals(&mut pair, client), refusals(&mut pair, other)), (vec![], vec![]));
+    // Somebody is there now; of many others only some are remembered.
+    pair.sockets[1].bind(53).unwrap();
+    for port in 53..100 {
+        pair.sockets[0].send_to(client, b"question", address(2, port)).unwrap();
+    }
+    pair.pass(Duration::from_millis(10));
+    assert_eq!(refusals(&mut pair, client), (54..70).map(|port| address(2, port)).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_full_ring_blocks_datagrams_until_it_has_room() {
     let mut pair = Pair::new(1, 0);
     let client = pair.sockets[0].bind(0).unwrap();

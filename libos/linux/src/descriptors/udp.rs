@@ -169,6 +169,17 @@ impl<N: Observed + 'static> Udp<N> {
         self.network.with(act).map_err(errno)
     }
 
+    /// Hears of the network that nobody takes what was sent; who is connected learns at its next call if that
+    /// is about its peer.
+    fn hear_refusals(&self) {
+        let Some((peer, id)) = self.end.peer.get().zip(self.id.get()) else { return };
+        while let Ok(Some(remote)) = self.with(|sockets| sockets.take_refusal(id)) {
+            if remote == peer {
+                self.end.error.set(Some(Errno::ECONNREFUSED));
+            }
+        }
+    }
+
     /// Gives it an address, with a port of its own if it names none.
     fn bind_to(&self, address: SocketAddr) -> Result<(), Errno> {
         let families = self.options.families();
@@ -438,7 +449,7 @@ impl<N: Observed + 'static> Socket for Udp<N> {
         if what.bytes.len() > PAYLOAD_MAX {
             return Err(Errno::EMSGSIZE);
         }
-        if let Some(error) = self.end.error.take() {
+        if let Some(error) = self.take_error() {
             return Err(error);
         }
         if self.is_send_shut.get() {
@@ -452,7 +463,7 @@ impl<N: Observed + 'static> Socket for Udp<N> {
     }
 
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
-        if let Some(error) = self.end.error.take() {
+        if let Some(error) = self.take_error() {
             return Err(error);
         }
         let received = match self.id.get().filter(|_| self.end.inbox.len() == 0) {
@@ -484,6 +495,7 @@ impl<N: Observed + 'static> Socket for Udp<N> {
     }
 
     fn take_error(&self) -> Option<Errno> {
+        self.hear_refusals();
         self.end.error.take()
     }
 
@@ -523,6 +535,7 @@ impl<N: Observed + 'static> Stream for Udp<N> {
     }
 
     fn ready(&self) -> Events {
+        self.hear_refusals();
         let stack = match self.id.get() {
             Some(id) => self.network.with(|sockets| sockets.ready(id)).unwrap_or(Ready::ERROR),
             None => Ready::WRITABLE,

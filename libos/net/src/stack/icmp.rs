@@ -24,6 +24,17 @@ const ERRORS_MAX: u32 = 100;
 /// How much of the offending packet an error quotes: as much as fits into the least that IPv4 must carry.
 pub(super) const QUOTE_MAX: usize = 576 - 20 - HEADER;
 
+/// What became of a packet of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// It is longer than so many bytes, which is the most that pass.
+    TooBig(u32),
+    /// It came where nobody takes it.
+    NobodyThere,
+    /// There is no way for it.
+    NoWay,
+}
+
 const MALFORMED: Drop = |counters| &mut counters.dropped_malformed;
 const UNANSWERED: Drop = |counters| &mut counters.dropped_icmp;
 
@@ -49,9 +60,11 @@ impl<N: Nic> Stack<N> {
                 Ok(())
             }
             (3, 4) => {
-                self.trouble(application, &chain, Some(u16::from_be_bytes([header[6], header[7]]).into()))
+                let mtu = u16::from_be_bytes([header[6], header[7]]).into();
+                self.trouble(application, &chain, Trouble::TooBig(mtu))
             }
-            (3, _) => self.trouble(application, &chain, None),
+            (3, 3) => self.trouble(application, &chain, Trouble::NobodyThere),
+            (3, _) => self.trouble(application, &chain, Trouble::NoWay),
             _ => Err(UNANSWERED),
         }
     }
@@ -67,10 +80,11 @@ impl<N: Nic> Stack<N> {
         let chain = transport(packet, received, protocol::ICMPV6)?;
         let header = header(&chain)?;
         match header[0] {
-            1 => return self.trouble(application, &chain, None),
+            1 if header[1] == 4 => return self.trouble(application, &chain, Trouble::NobodyThere),
+            1 => return self.trouble(application, &chain, Trouble::NoWay),
             2 => {
                 let mtu = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-                return self.trouble(application, &chain, Some(mtu));
+                return self.trouble(application, &chain, Trouble::TooBig(mtu));
             }
             128 => {
                 self.echo(packet, header, chain, 129);
@@ -89,27 +103,26 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// Takes what a router says about a packet of ours: that it is larger than `mtu`, or that it cannot go
-    /// on. Whose segment it was is told.
+    /// Takes what a router, or the host that it was for, says about a packet of ours. Whose it was is told.
     fn trouble(
         &mut self,
         application: &mut impl Application<N>,
         chain: &Chain<N::Buffer>,
-        mtu: Option<u32>,
+        trouble: Trouble,
     ) -> Result<(), Drop> {
         let quote = chain.first().and_then(|first| first.get(HEADER..)).ok_or(MALFORMED)?;
         let (tuple, seq) = match quoted(quote).ok_or(UNANSWERED)? {
             Quoted::Segment(tuple, seq) => (tuple, seq),
-            Quoted::Datagram(tuple) => return self.datagram_too_big(&tuple, mtu),
+            Quoted::Datagram(tuple) => return self.datagram_trouble(application, &tuple, trouble),
         };
         let id = self.flows.find(&tuple).ok_or(UNANSWERED)?;
         let Some((_, Flow::Open(open))) = self.flows.get_mut(id) else { return Err(UNANSWERED) };
         let (counters, held) = (&mut self.link.counters, &mut self.held);
         let mut context = Context { now: self.now, settings: &self.config.tcp, counters, held };
         let mut effects = core::mem::take(&mut self.effects);
-        match mtu {
-            None => open.connection.unreachable(seq, &mut effects),
-            Some(mtu) => {
+        match trouble {
+            Trouble::NobodyThere | Trouble::NoWay => open.connection.unreachable(seq, &mut effects),
+            Trouble::TooBig(mtu) => {
                 let remote = tuple.remote.ip();
                 let mss = mtu.max(least_mtu(remote)) - u32::from(headers_of_segment(remote));
                 let before = open.connection.send.mss;
@@ -125,11 +138,24 @@ impl<N: Nic> Stack<N> {
     }
 
     /// Later datagrams to where one was too big go in fragments that are not. Anybody could say so who knows
-    /// a port of ours: so connections, which know their own by its sequence numbers, do not go by it.
-    fn datagram_too_big(&mut self, tuple: &FourTuple, mtu: Option<u32>) -> Result<(), Drop> {
+    /// a port of ours: so connections, which know their own by its sequence numbers, do not go by it. That
+    /// nobody takes them is said to who sent them (RFC 1122 section 4.1.3.3).
+    fn datagram_trouble(
+        &mut self,
+        application: &mut impl Application<N>,
+        tuple: &FourTuple,
+        trouble: Trouble,
+    ) -> Result<(), Drop> {
         let (own, remote) = (tuple.local, tuple.remote.ip());
         let is_ours = self.config.is_ours(own.ip()) && self.bound.contains(own.port());
-        let mtu = mtu.filter(|_| is_ours).ok_or(UNANSWERED)?.max(least_mtu(remote));
+        let mtu = match trouble {
+            Trouble::TooBig(mtu) if is_ours => mtu.max(least_mtu(remote)),
+            Trouble::NobodyThere if is_ours => {
+                application.nobody_there(self, own, tuple.remote);
+                return Ok(());
+            }
+            _ => return Err(UNANSWERED),
+        };
         if self.fits(remote, mtu as usize + 1) {
             self.paths.narrow_datagrams(remote, mtu, self.now);
         }

@@ -144,6 +144,12 @@ pub trait Application<N: Nic> {
         let _ = (stack, to, from, bytes);
     }
 
+    /// A datagram that was sent from a port of ours came where nobody takes it: said by the host that it was
+    /// for, or by anybody who knows both addresses.
+    fn nobody_there(&mut self, stack: &mut Stack<N>, own: SocketAddr, remote: SocketAddr) {
+        let _ = (stack, own, remote);
+    }
+
     /// Addresses, router or name servers have changed ([`Stack::start_dhcp`]); [`Stack::config`] has them.
     fn configured(&mut self, stack: &mut Stack<N>) {
         let _ = stack;
