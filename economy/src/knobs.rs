@@ -175,9 +175,7 @@ impl KnobGrid {
             digit
         })
     }
-}
 
-impl KnobGrid {
     /// How many numbers of activities there are whose packets may not be held.
     fn urgencies(&self) -> usize {
         usize::from(self.urgent_max) + 1

@@ -261,8 +261,7 @@ impl Contracts {
 
     /// Learns from a window in which so much was for whom: from the first, since nothing else says whose
     /// contract is worth what, and from each where some packets may not be held, since then how long whom
-    /// takes is another matter with each delay.
-    /// What somebody else has set teaches nothing.
+    /// takes is another matter with each delay. What somebody else has set teaches nothing.
     pub fn see(&mut self, window: &Window, shares: &[Stretch]) {
         let is_first = self.mixes[0].recent.whole.length_ns == 0;
         if self.own.is_empty()

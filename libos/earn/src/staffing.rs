@@ -31,6 +31,13 @@ pub(crate) struct Place {
     pub hold: Option<Hold>,
 }
 
+impl Place {
+    /// With the cores that serve, and packets held so.
+    pub fn held(hold: Hold) -> Place {
+        Place { cores: None, hold: Some(hold) }
+    }
+}
+
 /// What it brings that the server responds so at a place.
 pub(crate) type Value<'a> = dyn Fn(Place, &Response) -> DollarsPerSecond + 'a;
 

@@ -6,7 +6,9 @@ use crate::staffing::{Place, Staffing, State, Teaches, Value};
 use alloc::vec::Vec;
 use core::time::Duration;
 use nom_abi::priced::Solvency;
-use nom_economy::controller::{BatchingDelays, Controller, KnobGrid, Notice, Search};
+use nom_economy::controller::{
+    BatchingDelays, Controller, KnobGrid, KnobValues, Notice, Search, WorkingPoints as _,
+};
 use nom_economy::decision::{Knob, Proposal};
 use nom_economy::response::{Observation, Response};
 use nom_economy::table::Row;
@@ -24,6 +26,8 @@ pub(crate) struct Steering {
     points: KnobGrid,
     /// Whose packets are not held, by how many are not.
     urgent: Vec<Urgent>,
+    /// How packets are held at each point: asked whenever one is valued.
+    holds: Vec<Hold>,
     /// Nothing if the owner decides.
     controller: Option<Controller>,
     /// Nothing if there is one core, or the owner decides.
@@ -55,14 +59,26 @@ impl Steering {
         let points = KnobGrid::new(delays.clone(), notices, &[1]).expect("each knob has a value");
         let urgent = contracts.urgent().to_vec();
         let points = points.with_urgent((urgent.len() - 1) as u8);
+        let hold = |values: KnobValues| Hold::new(values.batching_micros, values.urgent);
+        let holds = (0..points.count()).map(|point| hold(points.setting(point))).collect();
         let mut controller = longest_micros.map(|_| Controller::new(&points, 0));
         controller.iter_mut().for_each(|controller| teach(controller, &delays, settings));
         let staffing = Staffing::new(cores).filter(|_| settings.knobs.cores);
         let others = (0..staffing.as_ref().map_or(0, Staffing::choices)).map(|_| None).collect();
         let setting = Setting { batching_delay: settings.first_delay(), ..Setting::default() };
         let (has_turned, proposals, last) = (false, Proposals::new(), None);
-        let mut steering =
-            Steering { points, urgent, controller, staffing, others, setting, has_turned, proposals, last };
+        let mut steering = Steering {
+            points,
+            urgent,
+            holds,
+            controller,
+            staffing,
+            others,
+            setting,
+            has_turned,
+            proposals,
+            last,
+        };
         steering.take_cores();
         steering
     }
@@ -163,7 +179,7 @@ impl Steering {
         let Some(controller) = &mut self.controller else { return };
         self.last = Some(*observation);
         let load = controller.load();
-        let value = |point: usize, response: &Response| value(place(&self.points, point), response);
+        let value = |point: usize, response: &Response| value(Place::held(self.holds[point]), response);
         if holder.is_none_or(|holder| holder == Knob::Point) {
             let interval = Seconds::new(window.length_ns() as f64 / 1e9).unwrap_or_default();
             // Where what is held costs more than it brings, no working point mends that.
@@ -186,7 +202,7 @@ impl Steering {
         let before = self.setting;
         self.staff(|staffing| staffing.reconsider(value));
         if let Some(controller) = &mut self.controller {
-            controller.reconsider(&|point, response| value(place(&self.points, point), response));
+            controller.reconsider(&|point, response| value(Place::held(self.holds[point]), response));
             self.turn();
         }
         self.setting != before
@@ -236,12 +252,6 @@ impl Steering {
         self.has_turned |= setting != self.setting;
         self.setting = setting;
     }
-}
-
-/// Where a point's response is valued.
-fn place(points: &KnobGrid, point: usize) -> Place {
-    let values = points.setting(point);
-    Place { hold: Some(Hold::new(values.batching_micros, values.urgent)), ..Place::default() }
 }
 
 /// Teaches what was measured beforehand. It was with interrupts, and their points come first.

@@ -4,6 +4,7 @@ use super::{Port, Protocol};
 use nom_abi::layout::{CHANNEL_STRIDE, CORES_MAX};
 use nom_abi::memory::FRAME_BYTES;
 use nom_abi::syscall::Syscall;
+use nom_economy::controller::BatchingDelays;
 use nom_service::AddressPrefix;
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
@@ -134,7 +135,7 @@ impl Scalar for Micros {
     const EXPECTED: &'static str = "a whole number from 0 to 10000";
 
     fn from_integer(value: i64) -> Option<Self> {
-        u32::try_from(value).ok().filter(|micros| *micros <= 10_000).map(Micros)
+        u32::try_from(value).ok().filter(|micros| *micros <= BatchingDelays::MAX_MICROS).map(Micros)
     }
 }
 

@@ -191,9 +191,9 @@ fn check_process(call: &Call<'_>) -> Result<bool, Errno> {
     if id == 0 || id == call.process().id {
         return Ok(true);
     }
-    let task = call.family().task(id).ok_or(Errno::ESRCH)?;
+    let process = call.family().process(id).ok_or(Errno::ESRCH)?;
     let user = call.process().user();
-    if user == 0 || user == task.process.user() { Ok(false) } else { Err(Errno::EPERM) }
+    if user == 0 || user == process.user() { Ok(false) } else { Err(Errno::EPERM) }
 }
 
 fn migrate(call: &Call<'_>) -> Result<u64, Errno> {

@@ -274,21 +274,16 @@ impl<N: Observed + 'static> Udp<N> {
         }
     }
 
-    /// Whether a datagram of so many bytes to an address is cut on its way.
-    fn is_cut(&self, bytes: usize, to: SocketAddr) -> bool {
-        let headers = if to.is_ipv4() { 28 } else { 48 };
-        !is_within(&self.network, to.ip()) && bytes + headers > NETWORK_MTU as usize
-    }
-
     /// Sends datagrams of so many bytes, the last of what is left (`UDP_SEGMENT`): as one to who takes
     /// several so, within this machine. If one behind the first is lost nobody hears of it, as on a wire.
     fn send_segments(&self, what: &Outgoing<'_>, segment: u16, to: SocketAddr) -> Result<usize, Errno> {
         let (bytes, len) = (what.bytes, usize::from(segment));
-        if self.is_cut(len, to) || bytes.len() > SEGMENTS_MAX * len {
+        let is_within = is_within(&self.network, to.ip());
+        if !is_within && is_cut(len, to) || bytes.len() > SEGMENTS_MAX * len {
             return Err(Errno::EINVAL);
         }
         let from = SocketAddr::new(self.source_for(to.ip())?, self.end.own.get().port());
-        let taker = is_within(&self.network, to.ip()).then(|| self.places.udp.taker(to, from)).flatten();
+        let taker = is_within.then(|| self.places.udp.taker(to, from)).flatten();
         if bytes.len() > len && taker.is_some_and(|end| end.takes_joined.get()) {
             return self.send_one(&Outgoing { segment: Some(segment), ..*what }, to);
         }
@@ -303,10 +298,10 @@ impl<N: Observed + 'static> Udp<N> {
 
     /// Sends one datagram.
     fn send_one(&self, what: &Outgoing<'_>, to: SocketAddr) -> Result<usize, Errno> {
-        if self.is_cut(what.bytes.len(), to) && self.is_kept_whole(to.ip()) {
+        let is_within = is_within(&self.network, to.ip());
+        if !is_within && is_cut(what.bytes.len(), to) && self.is_kept_whole(to.ip()) {
             return Err(Errno::EMSGSIZE);
         }
-        let is_within = is_within(&self.network, to.ip());
         if is_within || to.ip().is_multicast() || self.id.get().is_none() {
             let from = SocketAddr::new(self.source_for(to.ip())?, self.end.own.get().port());
             match to.ip().is_multicast() {
@@ -378,6 +373,12 @@ impl<N: Observed + 'static> Udp<N> {
         self.end.inbox.put_first(Message { bytes, from, arrived, ..Message::default() });
         Ok(())
     }
+}
+
+/// Whether a datagram of so many bytes goes in several packets to an address of the network.
+fn is_cut(bytes: usize, to: SocketAddr) -> bool {
+    let headers = if to.is_ipv4() { 28 } else { 48 };
+    bytes + headers > NETWORK_MTU as usize
 }
 
 /// A datagram to one of this machine.
