@@ -351,6 +351,95 @@ static void attributes(void) {
 	say("nor to remove", removexattr("attributes", "nonsense.x"));
 	say("of nothing", getxattr("absent", "nonsense.x", bytes, sizeof bytes));
 	say("of no descriptor", fsetxattr(-1, "nonsense.x", "v", 1, 0));
+	say("set one", setxattr("attributes", "user.first", "value", 5, 0));
+	say("and another", fsetxattr(fd, "user.second", "", 0, XATTR_CREATE));
+	say("must be new", setxattr("attributes", "user.first", "other", 5, XATTR_CREATE));
+	say("must be there", setxattr("attributes", "user.third", "other", 5, XATTR_REPLACE));
+	say("is there", setxattr("attributes", "user.first", "longer value", 12, XATTR_REPLACE));
+	say("other flags", setxattr("attributes", "user.first", "v", 1, 4));
+	say("how long", getxattr("attributes", "user.first", NULL, 0));
+	say("too little room", getxattr("attributes", "user.first", bytes, 5));
+	say("room", fgetxattr(fd, "user.first", bytes, sizeof bytes));
+	say("its value", memcmp(bytes, "longer value", 12));
+	say("an empty one", getxattr("attributes", "user.second", bytes, sizeof bytes));
+	say("an absent one", getxattr("attributes", "user.third", bytes, sizeof bytes));
+	say("length of names", listxattr("attributes", NULL, 0));
+	say("too little room for names", listxattr("attributes", bytes, 3));
+	say("names", flistxattr(fd, bytes, sizeof bytes));
+	say("no name", setxattr("attributes", "", "v", 1, 0));
+	say("nothing behind the dot", setxattr("attributes", "user.", "v", 1, 0));
+	char name[300] = "user.", *large = calloc(1, 70000);
+	memset(name + 5, 'n', 260);
+	say("too long a name", setxattr("attributes", name, "v", 1, 0));
+	name[255] = 0;
+	say("the longest", setxattr("attributes", name, "v", 1, 0));
+	say("too long a value", setxattr("attributes", "user.large", large, 65537, 0));
+	say("from nowhere", setxattr("attributes", "user.large", NULL, 5, 0));
+	say("trusted", setxattr("attributes", "trusted.x", "t", 1, 0));
+	say("trusted is told", getxattr("attributes", "trusted.x", bytes, sizeof bytes));
+	symlink("attributes", "attributes-link");
+	say("by a link", getxattr("attributes-link", "user.first", bytes, sizeof bytes));
+	say("of the link", lgetxattr("attributes-link", "user.first", bytes, sizeof bytes));
+	say("none on a link", lsetxattr("attributes-link", "user.first", "v", 1, 0));
+	mkdir("attributes-directory", 0755);
+	say("a directory's", setxattr("attributes-directory", "user.first", "v", 1, 0));
+	say("remove", removexattr("attributes", "user.first"));
+	say("once", fremovexattr(fd, "user.first"));
+	rename("attributes", "attributes-renamed");
+	say("goes along", getxattr("attributes-renamed", name, bytes, sizeof bytes));
+	chmod("attributes-renamed", 0);
+	pid_t child = fork();
+	if (child == 0) {
+		setuid(1000);
+		say("who may not read", fgetxattr(fd, "user.second", bytes, sizeof bytes));
+		say("nor write", fsetxattr(fd, "user.second", "v", 1, 0));
+		say("nor trust", fgetxattr(fd, "trusted.x", bytes, sizeof bytes));
+		say("nor be trusted", fsetxattr(fd, "trusted.x", "v", 1, 0));
+		say("nor secure", fsetxattr(fd, "security.x", "v", 1, 0));
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+	free(large);
+	close(fd);
+}
+
+/* What is sealed of a file in memory nobody does any more. */
+static void seals(void) {
+	char bytes[8192] = "bytes";
+	int fd = memfd_create("sealed", MFD_ALLOW_SEALING), plain = memfd_create("plain", 0);
+	say("seals of one that has none", fcntl(fd, F_GET_SEALS));
+	say("of one that gets none", fcntl(plain, F_GET_SEALS));
+	say("which gets none", fcntl(plain, F_ADD_SEALS, F_SEAL_GROW));
+	say("unknown seals", fcntl(fd, F_ADD_SEALS, 0x10000));
+	ftruncate(fd, 4096);
+	say("against growing", fcntl(fd, F_ADD_SEALS, F_SEAL_GROW));
+	say("write within", pwrite(fd, bytes, 100, 0));
+	say("write beyond", pwrite(fd, bytes, 100, 4090));
+	say("grow", ftruncate(fd, 8192));
+	say("allocate", fallocate(fd, 0, 4000, 1000));
+	say("shrink", ftruncate(fd, 2000));
+	say("against shrinking", fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
+	say("shrink", ftruncate(fd, 1000));
+	say("stay", ftruncate(fd, 2000));
+	char *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	say("against writing while it is mapped", fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
+	munmap(shared, 4096);
+	say("against writing", fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
+	say("write", pwrite(fd, bytes, 1, 0));
+	say("punch", fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 100));
+	say("map to write", mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0);
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	say("a copy of one's own", shared != MAP_FAILED && !memcmp(shared, "bytes", 5));
+	shared[0] = 'B';
+	say("against seals", fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL));
+	say("one more", fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE));
+	say("all", fcntl(fd, F_GET_SEALS));
+	int ends[2];
+	pipe(ends);
+	say("of a pipe", fcntl(ends[0], F_GET_SEALS));
+	close(ends[0]);
+	close(ends[1]);
+	close(plain);
 	close(fd);
 }
 
@@ -1051,6 +1140,7 @@ int main(int count, char **arguments) {
 	files();
 	pieces_of_files();
 	attributes();
+	seals();
 	pipes();
 	watch();
 	nested_sets();

@@ -11,11 +11,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -334,6 +336,70 @@ static void ways(void) {
 	close(directory);
 }
 
+/* Reads and writes a child's memory, which lies where its parent's does. */
+static void memory_of_others(void) {
+	enum { PAGE = 4096 };
+	int status, ready[2], done[2];
+	char here[3 * PAGE], byte;
+	char *there = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mprotect(there + 2 * PAGE, PAGE, PROT_READ);
+	munmap(there + 3 * PAGE, PAGE);
+	pipe(ready);
+	pipe(done);
+	pid_t child = fork();
+	if (child == 0) {
+		memset(there, 'c', 2 * PAGE);
+		write(ready[1], "", 1);
+		read(done[0], &byte, 1);
+		_exit(there[5] == 'w' && there[PAGE + 5] == 'w' && there[4] == 'c' && there[6] == 'c');
+	}
+	read(ready[0], &byte, 1);
+	struct iovec own[2] = {{here, 100}, {here + 200, 2 * PAGE}}, others[2] = {{there, 50}, {there + 100, 2 * PAGE}};
+	say("read", process_vm_readv(child, own, 2, others, 2, 0));
+	say("it is the child's", here[0] == 'c' && here[99] == 'c' && here[200] == 'c' && there[0] == 0);
+	others[1] = (struct iovec){there + 3 * PAGE - 10, 20};
+	say("as far as there is any", process_vm_readv(child, own, 2, others, 2, 0));
+	say("nothing is there", process_vm_readv(child, own, 2, others + 1, 1, 0));
+	others[1].iov_base = there + 3 * PAGE;
+	say("nor here", process_vm_readv(child, own, 2, others + 1, 1, 0));
+	here[0] = here[1] = 'w';
+	struct iovec two = {here, 2}, to[2] = {{there + 5, 1}, {there + PAGE + 5, 1}};
+	say("write", process_vm_writev(child, &two, 1, to, 2, 0));
+	to[0].iov_base = there + 2 * PAGE;
+	say("where it may not", process_vm_writev(child, &two, 1, to, 1, 0));
+	say("flags", process_vm_readv(child, own, 1, others, 1, 1));
+	say("nobody", process_vm_readv(999999, own, 1, others, 1, 0));
+	say("nothing", process_vm_readv(child, own, 0, others, 0, 0));
+	say("too many", process_vm_readv(child, own, 2000, others, 1, 0));
+	pid_t other = fork();
+	if (other == 0) {
+		setuid(1000);
+		say("another user's", process_vm_readv(child, own, 1, others, 1, 0));
+		_exit(0);
+	}
+	waitpid(other, NULL, 0);
+	write(done[1], "", 1);
+	waitpid(child, &status, 0);
+	say("it found what was written", WEXITSTATUS(status));
+}
+
+/* Memory that moves away from where it stays mapped. */
+static void emptied(void) {
+	enum { PAGE = 4096 };
+	char *old = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memset(old, 'o', 4 * PAGE);
+	char *new = mremap(old, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+	say("moved", new != MAP_FAILED && new != old);
+	say("what was there", new[0] == 'o' && new[4 * PAGE - 1] == 'o');
+	say("is there no more", old[0] | old[4 * PAGE - 1]);
+	old[0] = 'n';
+	say("and apart", new[0] == 'o');
+	say("another length", (long)mremap(old, 4 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL));
+	say("in its place", (long)mremap(old, 4 * PAGE, 4 * PAGE, MREMAP_DONTUNMAP, NULL));
+	munmap(old, 4 * PAGE);
+	say("of nothing", (long)mremap(old, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL));
+}
+
 int main(int count, char **arguments) {
 	if (count > 1) {
 		printf("= %s %s %s\n", arguments[0], arguments[1], getenv("A"));
@@ -349,5 +415,7 @@ int main(int count, char **arguments) {
 	locks();
 	programs();
 	ways();
+	memory_of_others();
+	emptied();
 	return 0;
 }

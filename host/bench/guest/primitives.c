@@ -4,12 +4,15 @@
  * Prints `figure name=.. cycles=..` for each, the median of many batches, by the time-stamp counter: as init.rs
  * beside it does. Where QEMU counts instructions (`-icount shift=0`) that counter counts them, too.
  *
+ * Where there are several processors it times only what concerns two of them.
+ *
  * `nom bench linux` compiles it with this computer's cc, and says in both guests `primitives`; called with an
  * argument, as it does by itself, it ends at once.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +24,7 @@
 #include <x86intrin.h>
 
 enum { BATCHES = 31, CALLS = 200, SWITCHES = 1000, PAGE = 4096, PAGES = 256, FILE_BYTES = 64 * PAGE };
+enum { COMPUTED = 20000000 };
 
 typedef unsigned long long cycles;
 
@@ -67,7 +71,7 @@ static cycles clock_read(void)
     return (__rdtsc() - start) / CALLS;
 }
 
-/* Two threads of one core, each of which waits until the other has had its turn. */
+/* Two threads, each of which waits until the other has had its turn. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turned[2] = {PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER};
 static int turn;
@@ -212,11 +216,60 @@ static cycles fork_exec(void)
     return __rdtsc() - start;
 }
 
-int main(int count, char **arguments)
+static void stay_on(int processor)
 {
-    if (count > 1)
-        return 0;
-    self = arguments[0];
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(processor, &set);
+    check(sched_setaffinity(0, sizeof set, &set) == 0, "sched_setaffinity");
+}
+
+/* Computes for some milliseconds, without a call. */
+static void *compute(void *unused)
+{
+    (void)unused;
+    for (volatile int i = 0; i < COMPUTED; i++)
+        ;
+    return NULL;
+}
+
+static cycles compute_alone(void)
+{
+    cycles start = __rdtsc();
+    compute(NULL);
+    return __rdtsc() - start;
+}
+
+/* Twice as much, by two threads. */
+static cycles compute_by_two(void)
+{
+    pthread_t second;
+    cycles start = __rdtsc();
+    check(pthread_create(&second, NULL, compute, NULL) == 0, "pthread_create");
+    compute(NULL);
+    pthread_join(second, NULL);
+    return __rdtsc() - start;
+}
+
+static void *other_thread_elsewhere(void *unused)
+{
+    stay_on(1);
+    return other_thread(unused);
+}
+
+static void two_processors(void)
+{
+    pthread_t other;
+    figure("compute_alone", BATCHES, compute_alone);
+    figure("compute_by_two", BATCHES, compute_by_two);
+    stay_on(0);
+    check(pthread_create(&other, NULL, other_thread_elsewhere, NULL) == 0, "pthread_create");
+    figure("context_switch", BATCHES, context_switch);
+    pthread_join(other, NULL);
+}
+
+static void one_processor(void)
+{
     figure("system_call", BATCHES, system_call);
     figure("clock_read", BATCHES, clock_read);
     figure("page_fault", BATCHES, page_fault);
@@ -229,5 +282,17 @@ int main(int count, char **arguments)
     pipes();
     figure("fork_exit", BATCHES / 2, fork_exit);
     figure("fork_exec", BATCHES / 2, fork_exec);
+}
+
+int main(int count, char **arguments)
+{
+    if (count > 1)
+        return 0;
+    self = arguments[0];
+    if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+        two_processors();
+    else
+        one_processor();
+    puts("figures end");
     return 0;
 }

@@ -78,9 +78,20 @@ fn compiled(name: &str) -> Option<tempfile::TempDir> {
     Some(program)
 }
 
-/// Compiles a program and runs it on Linux and in a machine: what it prints is the same, at least so many
-/// lines. Returns what it said in the machine, or nothing if it cannot be compared here.
+/// The same of a machine with one processor.
 fn compare(name: &str, at_least: usize) -> Option<Output> {
+    compare_on(1, name, at_least)
+}
+
+/// Compiles a program and runs it on Linux and in a machine with so many processors: what it prints is the
+/// same, at least so many lines. Returns what it said in the machine, or nothing if it cannot be compared
+/// here.
+fn compare_on(processors: usize, name: &str, at_least: usize) -> Option<Output> {
+    let here = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if here < processors {
+        eprintln!("skipped: this computer has {here} processors, and {processors} are wanted");
+        return None;
+    }
     let site = Site::new();
     let program = compiled(name)?;
     let path = program.path().join(name);
@@ -97,7 +108,8 @@ fn compare(name: &str, at_least: usize) -> Option<Output> {
         return None;
     }
     let mut nom = site.command("timeout");
-    nom.args([PATIENCE_S, env!("CARGO_BIN_EXE_nom"), "run", "-m", "512M"]).arg(&path);
+    nom.args([PATIENCE_S, env!("CARGO_BIN_EXE_nom"), "run", "-m", "512M", "--cpus"]);
+    nom.arg(processors.to_string()).arg(&path);
     let nom = nom.output().expect("it starts");
     assert!(nom.status.success(), "{}", said(&nom));
     let (expected, found) = (lines(&linux), lines(&nom));
@@ -157,7 +169,7 @@ fn terminals_say_what_linux_says() {
 /// How a process is treated, whose child it is, the network's interfaces, programs by descriptors.
 #[test]
 fn controls_say_what_linux_says() {
-    compare("controls", 100);
+    compare("controls", 120);
 }
 
 /// Queues of messages, semaphores, signals with values, policies of the scheduler, users that come back.
@@ -170,4 +182,17 @@ fn exchanges_say_what_linux_says() {
 #[test]
 fn who_makes_no_call_is_interrupted_and_notices_nothing() {
     compare("preempt", 9);
+}
+
+/// The same where some of them compute on another processor.
+#[test]
+fn who_computes_on_another_processor_notices_nothing_either() {
+    compare_on(2, "preempt", 9);
+}
+
+/// Threads that compute side by side, and what others do to them meanwhile: signals, copies of their memory,
+/// pages that come and are closed to them, stops and ends.
+#[test]
+fn threads_compute_on_two_processors_as_on_linux() {
+    compare_on(2, "cores", 25);
 }

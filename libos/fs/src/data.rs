@@ -94,6 +94,9 @@ impl Vfs {
             return Err(Errno::EFBIG);
         }
         let mut count = len.min(END_MAX - offset.min(END_MAX));
+        if count > 0 {
+            count = self.check_sealed_write(id, offset, count)?;
+        }
         if matches!(self.check_write(id, offset, count), Err(Errno::ENOSPC | Errno::ENOMEM)) {
             // As far as the page that is there, or the last one that there is room for.
             count = count.min(PAGE - offset % PAGE);
@@ -153,6 +156,7 @@ impl Vfs {
         if len > END_MAX {
             return Err(Errno::EINVAL);
         }
+        self.check_sealed_length(id, len)?;
         self.change(id, |contents| contents.truncate(len))?;
         self.inode_mut(id).change_contents(caller);
         self.tell_of(node, IN_MODIFY);
@@ -192,6 +196,7 @@ impl Vfs {
     ) -> Result<(), Errno> {
         let id = self.stored_contents(node)?;
         let end = offset.checked_add(len).filter(|end| *end <= END_MAX).ok_or(Errno::EFBIG)?;
+        self.check_sealed_end(id, end)?;
         self.check_write(id, offset, len)?;
         self.change(id, |contents| {
             contents.allocate(offset, len)?;
@@ -219,6 +224,7 @@ impl Vfs {
     /// `ENOSPC` if a page of the image would have to be copied; `EINVAL`.
     pub fn punch(&mut self, node: NodeId, offset: u64, len: u64, caller: &Caller<'_>) -> Result<(), Errno> {
         let id = self.stored_contents(node)?;
+        self.check_sealed_write(id, 0, 0)?;
         if self.first_name(node).is_some() {
             self.check_write(id, offset, len.min(self.size(node)?.saturating_sub(offset)))?;
         }

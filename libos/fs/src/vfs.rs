@@ -6,10 +6,12 @@ use crate::contents::PAGE;
 use crate::directory::Directory;
 use crate::disk::RootDisk;
 use crate::errno::Errno;
+use crate::extended::ExtendedAttributes;
 use crate::host::HostFiles;
 use crate::listing::NodeType;
 use crate::node::{Body, Inode, InodeId, NodeId};
 use crate::proc::ProcNode;
+use crate::seals::Seals;
 use crate::watch::Watches;
 use crate::{devices, sys};
 use alloc::boxed::Box;
@@ -46,6 +48,8 @@ pub struct Vfs {
     mounts: Vec<Mount>,
     pub(crate) host: RefCell<HostFiles>,
     pub(crate) watches: Watches,
+    pub(crate) extended: ExtendedAttributes,
+    pub(crate) seals: Seals,
     next_number: u64,
     pages: u64,
     pages_max: u64,
@@ -71,6 +75,8 @@ impl Vfs {
             mounts: Vec::new(),
             host: RefCell::default(),
             watches: Watches::default(),
+            extended: ExtendedAttributes::default(),
+            seals: Seals::default(),
             next_number: 1,
             pages: 0,
             pages_max,
@@ -322,6 +328,8 @@ impl Vfs {
             self.pages -= contents.pages();
         }
         self.tell_of_end(id);
+        self.extended.forget(id);
+        self.seals.forget(id);
         self.inodes.remove(id);
     }
 

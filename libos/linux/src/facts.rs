@@ -3,11 +3,12 @@
 //! The tree of files asks while it is lent to somebody, so nothing here may ask the tree.
 
 use crate::calls::identities::Identities;
-use crate::calls::system::{PROCESSORS, memory_bytes};
+use crate::calls::system::memory_bytes;
 use crate::descriptors::Descriptors;
 use crate::family::ProcessFamily;
 use crate::memory::{Backing, MappedRegion, Purpose, Rights, Sharing};
 use crate::process::Process;
+use crate::runners::{Affinity, processors};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -131,11 +132,13 @@ impl Processes for ProcessFamily {
         let (memory, free) = memory_bytes();
         let uptime_ns = nom_sys::time::now_ns();
         let hz = board.clock.tsc_hz.load(Relaxed).max(1);
-        let idle_cycles = board.cores[nom_sys::cores::current()].idle_cycles.load(Relaxed);
+        // Those that it does not hold idle, too.
+        let idle_cycles: u64 =
+            board.cores[..processors() as usize].iter().map(|core| core.idle_cycles.load(Relaxed)).sum();
         let idle_ns = u128::from(idle_cycles) * u128::from(NS_IN_S) / u128::from(hz);
         MachineFacts {
             host: HOST.into(),
-            cores: PROCESSORS as u32,
+            cores: processors(),
             memory_bytes: memory,
             free_bytes: free,
             uptime_ns,
@@ -189,6 +192,7 @@ fn facts(process: &Process) -> ProcessFacts {
         ran_ns: process.ran_ns(),
         signals: [process.pending_set().0, blocked, ignored.0, caught.0],
         descriptors_max: descriptors_of(process).limit(),
+        affinity: tasks.first().map_or(Affinity::all(), |task| task.affinity.get()).0,
     }
 }
 

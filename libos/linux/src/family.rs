@@ -7,6 +7,7 @@ use crate::heaps::JavaHeaps;
 use crate::load::LoadError;
 use crate::machine::Spaces;
 use crate::process::{Exit, Process};
+use crate::runners::Runners;
 use crate::signals::Info;
 use crate::task::Task;
 use crate::trace::Tracer;
@@ -69,6 +70,8 @@ pub struct ProcessFamily {
     pub(crate) threads: Threads,
     pub(crate) tracer: Option<Tracer>,
     pub(crate) spaces: Spaces,
+    /// Cores beside this one.
+    pub(crate) runners: Runners,
     /// Heaps that can give memory back.
     pub(crate) heaps: JavaHeaps,
     /// All memory that there may be.
@@ -126,6 +129,7 @@ impl ProcessFamily {
             threads,
             tracer,
             spaces,
+            runners: Runners::default(),
             heaps: JavaHeaps::default(),
             memory_bytes: crate::calls::system::memory_bytes().0,
             entropy: RefCell::new(entropy),

@@ -1,5 +1,5 @@
 //! Futexes (futex(2)): who waits at which address. No lock is held while anybody waits, and looking at the
-//! word and waiting are one, since one core runs one of them at a time. A wait and what ends it allocate
+//! word and waiting are one, since all waits and wakes are made on one core. A wait and what ends it allocate
 //! nothing: each thread has one [`FutexWaiter`], which stands in the place that its address hashes to.
 
 use crate::memory::ProcessMemory;
@@ -212,12 +212,10 @@ pub(crate) fn leave_robust(
 }
 
 fn die(futexes: &Futexes<impl ThreadWaker>, memory: &ProcessMemory, address: u64, thread: u32) {
-    let Ok(word) = memory.read_value::<u32>(address) else { return };
-    if word & FUTEX_TID_MASK != thread {
-        return;
-    }
-    let left = word & FUTEX_WAITERS | FUTEX_OWNER_DIED;
-    if memory.write_value(address, &left).is_ok() && word & FUTEX_WAITERS != 0 {
+    let is_its = |word: u32| word & FUTEX_TID_MASK == thread;
+    let left = |word| is_its(word).then_some(word & FUTEX_WAITERS | FUTEX_OWNER_DIED);
+    let word = memory.change_word(address, left);
+    if word.is_ok_and(|word| is_its(word) && word & FUTEX_WAITERS != 0) {
         futexes.wake(FutexKey::shared(memory, address), 1, u32::MAX);
     }
 }

@@ -25,6 +25,7 @@ pub mod memory;
 mod pressure;
 mod process;
 mod processor_time;
+mod runners;
 pub mod signals;
 pub mod stack;
 #[cfg(target_os = "none")]

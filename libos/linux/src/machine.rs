@@ -167,6 +167,25 @@ impl PageSource for Granted {
         self.space.enter();
     }
 
+    fn load(&self, address: u64) -> u32 {
+        self.space.enter();
+        memory::load(address)
+    }
+
+    fn exchange(&self, address: u64, old: u32, new: u32) -> bool {
+        self.space.enter();
+        memory::exchange(address, old, new)
+    }
+
+    fn stop_others(&self) {
+        let family = self.spaces.family.borrow().upgrade();
+        family.iter().for_each(|family| family.runners.recall(|space| space.is(&self.space)));
+    }
+
+    fn space(&self) -> Option<ProgramSpace> {
+        Some(self.space.clone())
+    }
+
     fn relieve(&self) -> bool {
         let family = self.spaces.family.borrow().upgrade();
         family.is_some_and(|family| family.end_largest())
@@ -202,6 +221,8 @@ impl PageSource for Granted {
             page.protect(Protection::ReadWrite).expect("it is mapped");
             return Some(frame);
         }
+        // Who runs here would find it missing, and then empty.
+        self.stop_others();
         let copy = self.spaces.with_room(self.is_preferred.get(), || PageRun::take(address, 1).ok())?;
         let mut bytes = [0; PAGE as usize];
         memory::read(address, &mut bytes);

@@ -1,11 +1,13 @@
 //! Processor time: how long threads and processes had the core, and who waits until that is so much
 //! (clock_getcpuclockid(3)).
 //!
-//! The runtime counts it where one thread makes way for another, so that a call costs nothing. What a thread
+//! The runtime counts it where one thread makes way for another, so that a call costs nothing, and what a
+//! thread has of other cores is counted when it comes back. What a thread
 //! does within its calls counts as its own, and is not told apart.
 
 use crate::call::Call;
 use crate::process::Process;
+use crate::runners::processors;
 use crate::task::Task;
 use alloc::rc::{Rc, Weak};
 use core::cell::Cell;
@@ -53,7 +55,8 @@ pub(crate) struct SpentTime {
 impl Task {
     /// How long it had the core, in nanoseconds.
     pub(crate) fn ran_ns(&self) -> u64 {
-        self.lived_waiter().and_then(|waiter| waiter.ran_ns()).unwrap_or(0)
+        let here = self.lived_waiter().and_then(|waiter| waiter.ran_ns()).unwrap_or(0);
+        here + self.elsewhere.ns()
     }
 
     /// It goes on.
@@ -154,12 +157,22 @@ impl ProcessorClock {
             if before_ns >= at_ns {
                 return Some(());
             }
-            // With one core it cannot say so any sooner.
-            handle.sleep(at_ns - before_ns).await;
+            handle.sleep(self.least_ns(at_ns - before_ns)).await;
             let there = alive()?;
             if self.ns(&there)? == before_ns {
                 self.await_run(&there, before_ns).await;
             }
+        }
+    }
+
+    /// How long it takes at least until it says so much more: a process's threads run on several cores at a
+    /// time.
+    fn least_ns(&self, more_ns: u64) -> u64 {
+        /// Whoever asked more often would take more time than it is about.
+        const LEAST_NS: u64 = 100_000;
+        match self {
+            ProcessorClock::Process => (more_ns / u64::from(processors())).max(more_ns.min(LEAST_NS)),
+            ProcessorClock::Thread(_) => more_ns,
         }
     }
 

@@ -10,6 +10,7 @@ use crate::memory::{Bad, Touch};
 use crate::pressure::CALLS_RESERVE_BYTES;
 use crate::process::{Exit, Process};
 use crate::processor_time::RunWaiters;
+use crate::runners::{Affinity, TimeElsewhere};
 use crate::signals::{
     Action, Alternate, Effect, Frame, IGNORE, Info, Interrupted, Pending, Signal, SignalSet,
 };
@@ -59,6 +60,13 @@ pub struct Task {
     pub(crate) is_ending: Cell<bool>,
     /// Itself as it waits, once it lives.
     waiter: OnceCell<Rc<FutexWaiter>>,
+    /// It was interrupted since its last call, or ran for long before that.
+    pub(crate) computes: Cell<bool>,
+    /// Processors that it may compute on, and the one that it ran on last.
+    pub(crate) affinity: Cell<Affinity>,
+    pub(crate) processor: Cell<u32>,
+    /// How long it had other cores.
+    pub(crate) elsewhere: TimeElsewhere,
     /// Who waits until it has the core again.
     pub(crate) run_waiters: RunWaiters,
     /// A signal came, blocked or not.
@@ -97,6 +105,10 @@ impl Task {
             robust: Cell::new(0),
             is_ending: Cell::new(false),
             waiter: OnceCell::new(),
+            computes: Cell::new(false),
+            affinity: Cell::new(Affinity::all()),
+            processor: Cell::new(0),
+            elsewhere: TimeElsewhere::default(),
             run_waiters: RunWaiters::default(),
             signal_came: WaitQueue::new(),
             name: Cell::new([0; 16]),
@@ -138,22 +150,44 @@ impl Task {
                 continue;
             }
             self.goes_on();
-            self.process.enter_memory();
-            let stopped = self.context.borrow_mut().run();
-            match stopped {
+            match self.run(thread) {
                 Trap::Syscall => {
                     broken_off = self.make_call(family, thread, core::mem::take(&mut resumed));
                 }
                 Trap::PageFault { address, code } => self.fault(thread, address, code),
                 Trap::Exception { vector, code } => self.raise_exception(vector, code),
                 Trap::Interrupted => {
-                    thread.take_turn_computing();
+                    self.make_way(thread);
                     continue;
                 }
             }
             thread.take_turn();
         }
         self.finish();
+    }
+
+    /// Goes on with the program until it wants something, here or where it computes.
+    fn run(&self, thread: &Thread<'_>) -> Trap {
+        if self.computes.get()
+            && let Some(runner) = self.other_core(thread)
+        {
+            let trap = self.run_on(&runner, thread);
+            // What it wants it wanted of what is there no more, if its process has another program.
+            return if self.ends() { Trap::Interrupted } else { trap };
+        }
+        self.processor.set(0);
+        self.process.enter_memory();
+        self.context.borrow_mut().run()
+    }
+
+    /// It was interrupted, here or where it computes: others have their turn.
+    fn make_way(&self, thread: &Thread<'_>) {
+        self.computes.set(true);
+        match self.processor.get() {
+            0 => thread.take_turn_computing(),
+            // Whoever wanted that core has it, then.
+            _ => thread.yield_now(),
+        }
     }
 
     /// Waits while its process is stopped.

@@ -51,7 +51,7 @@ impl VdsoImage {
     /// The one of this machine.
     pub fn new() -> Rc<VdsoImage> {
         let mut code = vec![0; vdso::bytes()];
-        vdso::write(&mut code);
+        vdso::write(&mut code, crate::runners::processors());
         let functions = vdso::FUNCTIONS.iter().enumerate();
         let functions: Vec<_> = functions.map(|(index, name)| (*name, vdso::offset(index))).collect();
         Rc::new(VdsoImage(image(&code, &functions)))

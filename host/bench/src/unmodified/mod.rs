@@ -14,7 +14,7 @@ use crate::Outcome;
 use crate::environment::Environment;
 use crate::linux::Tuning;
 use crate::linux::serve::{Server, Servers};
-use crate::machine::Setting;
+use crate::machine::{Guest, Setting};
 use crate::others::Watch;
 use crate::record::{Key, Record, Samples, Unit};
 use crate::report::Notes;
@@ -65,6 +65,7 @@ const START: &str = "start";
 const LINUX: &str = "linux";
 const RATIO: &str = "nom/linux";
 const ONE_CORE: &str = "one-core";
+const TWO_CORES: &str = "two-cores";
 
 const TOOLS: [Tool; 4] = [
     Tool::new("redis-tools", &["redis-benchmark"]),
@@ -103,6 +104,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         bench.each(&providers, "not measured", Bench::start_up);
         bench.each(&providers, "not measured", Bench::serve);
         bench.primitives(primitives.as_ref(), choice.accelerator, false);
+        bench.two_cores(primitives.as_ref(), choice.accelerator);
     }
     let plugin = counts::plugin(&cache)?;
     bench.each(&providers, "not counted", |bench, provider| bench.count(provider, &plugin, &options.out));
@@ -259,21 +261,33 @@ impl Bench {
     ) {
         let setting = Setting { counts_instructions, ..setting(accelerator) };
         for (system, guest) in primitives.iter().flat_map(|primitives| &primitives.guests) {
-            self.say(&format!("{system}: primitives"));
-            let figures = match primitives::figures(guest, &setting) {
-                Ok(figures) => figures,
-                Err(error) => {
-                    self.notes.add(format!("primitives of {system} not measured: {error:#}."));
-                    continue;
-                }
-            };
-            for (name, value) in figures {
-                let (metric, unit) = match counts_instructions {
-                    true => (format!("{name}{}", summary::COUNTED), Unit::Instructions),
-                    false => (name, Unit::Cycles),
-                };
-                self.samples.push(key(system, programs::PRIMITIVES, ONE_CORE, &metric, unit), value as f64);
+            self.primitives_of(system, guest, &setting, ONE_CORE);
+        }
+    }
+
+    /// The same of what concerns two processors.
+    fn two_cores(&mut self, primitives: Option<&Primitives>, accelerator: Accelerator) {
+        for (system, guest) in primitives.iter().flat_map(|primitives| primitives.of_two()) {
+            self.primitives_of(system, &guest, &setting(accelerator), TWO_CORES);
+        }
+    }
+
+    fn primitives_of(&mut self, system: &str, guest: &Guest, setting: &Setting, scenario: &str) {
+        self.say(&format!("{system}: primitives, {scenario}"));
+        let figures = match primitives::figures(guest, setting) {
+            Ok(figures) => figures,
+            Err(error) => {
+                return self
+                    .notes
+                    .add(format!("primitives of {system}, {scenario}, not measured: {error:#}."));
             }
+        };
+        for (name, value) in figures {
+            let (metric, unit) = match setting.counts_instructions {
+                true => (format!("{name}{}", summary::COUNTED), Unit::Instructions),
+                false => (name, Unit::Cycles),
+            };
+            self.samples.push(key(system, programs::PRIMITIVES, scenario, &metric, unit), value as f64);
         }
     }
 

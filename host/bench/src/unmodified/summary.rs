@@ -1,6 +1,6 @@
 //! What the records say together: ratios, targets, a table and a figure.
 
-use super::{LINUX, ONE_CORE, RATIO, START, programs};
+use super::{LINUX, ONE_CORE, RATIO, START, TWO_CORES, programs};
 use crate::environment::Environment;
 use crate::figure::{Bars, Figure, Scale};
 use crate::record::{self, Record, Unit};
@@ -20,7 +20,7 @@ const fn beside(claim: &'static str, of: [&'static str; 2], metric: &'static str
 }
 
 const THROUGHPUT: &str = "throughput";
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 9] = [
     beside(
         "memcached by TCP serves many clients at least 5 times what it does on Linux",
         ["memcached", "tcp-many"],
@@ -58,6 +58,12 @@ const TARGETS: [Target; 8] = [
         Limit::AtMost(1.0 / 3.0),
     ),
     beside(
+        "a switch between threads of two processors takes at most a ninth of Linux's time",
+        [programs::PRIMITIVES, TWO_CORES],
+        "context_switch",
+        Limit::AtMost(1.0 / 9.0),
+    ),
+    beside(
         "fork and exec take at most Linux's time",
         [programs::PRIMITIVES, ONE_CORE],
         "fork_exec",
@@ -88,7 +94,7 @@ pub fn report(environment: Environment, measured: Vec<Record>, notes: Notes) -> 
     let is_measured = |target: &Target| {
         target
             .of
-            .is_none_or(|[application, _]| measured.iter().any(|record| record.application == application))
+            .is_none_or(|of| measured.iter().any(|record| of == [&*record.application, &*record.scenario]))
     };
     let targets = TARGETS.into_iter().filter(is_measured).collect();
     let figures = figures.into_iter().filter(|figure| !figure.is_empty()).collect();
@@ -115,7 +121,7 @@ fn figure(texts: [&str; 3], records: &[Record], shown: impl Fn(&Record) -> bool)
     let [name, title, axis] = texts.map(String::from);
     let groups = records.iter().filter(|record| record.system == NOM && shown(record)).map(|record| {
         let label = match record.unit {
-            Unit::Cycles => record.metric.replace('_', " "),
+            Unit::Cycles => format!("{}, {}", record.metric.replace('_', " "), record.scenario),
             _ => format!("{} {}", record.application, record.scenario),
         };
         let linux = record::counterpart(records, LINUX, record);

@@ -52,6 +52,8 @@ pub struct ProcessFacts {
     pub signals: [u64; 4],
     /// How many descriptors it may have.
     pub descriptors_max: u64,
+    /// Processors that it may run on, a bit each.
+    pub affinity: u64,
 }
 
 /// A range of a process's addresses.

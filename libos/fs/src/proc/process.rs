@@ -7,6 +7,9 @@ use crate::caller::Caller;
 use crate::contents::PAGE;
 use crate::errno::Errno;
 use crate::vfs::Vfs;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt::{Result as Written, Write};
 
 /// Where the path of a mapping's file begins in its line.
@@ -141,11 +144,21 @@ fn status(process: Pid, facts: &ProcessFacts, text: &mut Text) -> Written {
         writeln!(text, "{name}:\t{set:016x}")?;
     }
     writeln!(text, "NoNewPrivs:\t0\nSeccomp:\t0")?;
-    writeln!(
-        text,
-        "Cpus_allowed:\t1\nCpus_allowed_list:\t0\nMems_allowed:\t00000000,00000001\nMems_allowed_list:\t0"
-    )?;
+    writeln!(text, "Cpus_allowed:\t{:x}\nCpus_allowed_list:\t{}", facts.affinity, list(facts.affinity))?;
+    writeln!(text, "Mems_allowed:\t00000000,00000001\nMems_allowed_list:\t0")?;
     writeln!(text, "voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0")
+}
+
+/// The numbers of the bits that are set, as Linux writes lists of them: `0-3,8`.
+fn list(bits: u64) -> String {
+    let is_set = |bit: &u32| bits >> bit & 1 != 0;
+    let follows = |bit: &u32| bit.checked_sub(1).is_some_and(|before| is_set(&before));
+    let starts = (0..u64::BITS).filter(|bit| is_set(bit) && !follows(bit));
+    let ranges = starts.map(|start| {
+        let last = (start..u64::BITS).take_while(is_set).last().unwrap_or(start);
+        if last == start { format!("{start}") } else { format!("{start}-{last}") }
+    });
+    ranges.collect::<Vec<_>>().join(",")
 }
 
 /// proc_pid_stat(5), all 52 fields.
@@ -186,4 +199,18 @@ fn limits(facts: &ProcessFacts, text: &mut Text) -> Written {
 pub(super) fn write_descriptor(facts: &DescriptorFacts, text: &mut Text) {
     let (position, flags) = (facts.position, facts.flags);
     writeln!(text, "pos:\t{position}\nflags:\t0{flags:o}\nmnt_id:\t20").expect("memory takes everything");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_listed_as_linux_does() {
+        for (bits, listed) in
+            [(0, ""), (1, "0"), (0b11, "0-1"), (0b1101_0111, "0-2,4,6-7"), (u64::MAX, "0-63")]
+        {
+            assert_eq!(list(bits), listed, "{bits:b}");
+        }
+    }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Controls {
     timer_slack_ns: Cell<u64>,
     no_huge_pages: Cell<bool>,
     memory_failure: Cell<u64>,
+    /// Which barriers it said that it would want (membarrier(2)).
+    pub barriers: Cell<u64>,
 }
 
 impl Default for Controls {
@@ -53,6 +55,7 @@ impl Default for Controls {
             timer_slack_ns: Cell::new(TIMER_SLACK_NS),
             no_huge_pages: Cell::new(false),
             memory_failure: Cell::new(option::PR_MCE_KILL_DEFAULT.into()),
+            barriers: Cell::new(0),
         }
     }
 }
@@ -67,6 +70,7 @@ impl Controls {
     pub fn begin_program(&self) {
         self.dumpable.set(DUMPABLE[1]);
         self.keeps_capabilities.set(false);
+        self.barriers.set(0);
     }
 
     /// Whether descendants that are left are its children.

@@ -20,12 +20,11 @@ pub const ROWS: &[SystemCall] = &[
     ),
     SystemCall::complete(abi::__NR_munmap, "munmap", &["address", "length"], unmap),
     SystemCall::complete(abi::__NR_mprotect, "mprotect", &["address", "length", "protection"], protect),
-    SystemCall::partial(
+    SystemCall::complete(
         abi::__NR_mremap,
         "mremap",
         &["address", "old_length", "new_length", "flags", "new_address"],
         remap,
-        "without MREMAP_DONTUNMAP",
     ),
     SystemCall::partial(
         abi::__NR_madvise,
@@ -91,10 +90,13 @@ fn map(call: &Call<'_>) -> Result<u64, Errno> {
         match call.process().mappable(call, descriptor as i32)? {
             Mappable::Zeros => Backing::Zero,
             Mappable::File(node) if sharing == Sharing::Shared => {
+                let writes = protection as u32 & abi::PROT_WRITE != 0;
                 let may_write = get(call, descriptor as i32)?.check_write().is_ok();
-                if protection as u32 & abi::PROT_WRITE != 0 && !may_write {
-                    return Err(Errno::EACCES);
+                let is_sealed = !with_vfs(call, |vfs, _| vfs.may_map_to_write(node.node));
+                if writes && (!may_write || is_sealed) {
+                    return Err(if may_write { Errno::EPERM } else { Errno::EACCES });
                 }
+                let may_write = may_write && !is_sealed;
                 let pages = call.family().mapped.pages(&node, || call.memory().keeper());
                 Backing::Shared(SharedPart { pages, offset, may_write })
             }
@@ -130,15 +132,22 @@ fn protect(call: &Call<'_>) -> Result<u64, Errno> {
 fn remap(call: &Call<'_>) -> Result<u64, Errno> {
     let [address, old, new, flags, to, _] = call.arguments;
     let flags = flags as u32;
-    if flags & !(abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED) != 0 {
+    if flags & !(abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED | abi::MREMAP_DONTUNMAP) != 0 {
         return Err(Errno::EINVAL);
     }
+    let stays = flags & abi::MREMAP_DONTUNMAP != 0;
     let to = match (flags & abi::MREMAP_FIXED != 0, flags & abi::MREMAP_MAYMOVE != 0) {
         (true, true) => Some(Where::At(to)),
         (true, false) => return Err(Errno::EINVAL),
-        (false, true) => Some(Where::Near(0)),
+        (false, true) if stays && !to.is_multiple_of(PAGE) => return Err(Errno::EINVAL),
+        (false, true) => Some(Where::Near(if stays { to } else { 0 })),
         (false, false) => None,
     };
+    if stays {
+        let to = to.filter(|_| old == new).ok_or(Errno::EINVAL)?;
+        check_limit(call, new)?;
+        return call.memory().empty(address, old, to);
+    }
     check_limit(call, new.saturating_sub(old))?;
     call.memory().remap(address, old, new, to)
 }

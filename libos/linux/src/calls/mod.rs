@@ -1,5 +1,6 @@
 //! What answers the calls that are about no descriptor.
 
+pub mod barriers;
 pub mod controls;
 pub mod identities;
 mod ipc;
@@ -7,6 +8,7 @@ pub mod limits;
 pub mod mailboxes;
 pub mod memory;
 pub mod nodes;
+pub mod others_memory;
 pub mod priority;
 pub mod processes;
 pub mod scheduling;

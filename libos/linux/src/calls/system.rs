@@ -1,7 +1,10 @@
 //! The machine: uname(2), getrandom(2), scheduling.
 
 use crate::call::Call;
+use crate::runners::Affinity;
 use crate::table::SystemCall;
+use crate::task::Task;
+use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 
@@ -16,19 +19,19 @@ pub const ROWS: &[SystemCall] = &[
         "sched_getaffinity",
         &["thread", "length", "mask"],
         get_affinity,
-        "one processor",
+        "64 processors at most",
     ),
     SystemCall::partial(
         abi::__NR_sched_setaffinity,
         "sched_setaffinity",
         &["thread", "length", "mask"],
         set_affinity,
-        "one processor, which must be among them",
+        "processors on which it computes: calls are made on the first",
     ),
     SystemCall::partial(abi::__NR_sysinfo, "sysinfo", &["info"], info, "no load, no swap"),
     SystemCall::partial(abi::__NR_times, "times", &["times"], times, "all time is the user's"),
     SystemCall::partial(abi::__NR_getrusage, "getrusage", &["who", "usage"], usage, USAGE),
-    SystemCall::partial(abi::__NR_getcpu, "getcpu", &["processor", "node"], processor, "0 for all"),
+    SystemCall::complete(abi::__NR_getcpu, "getcpu", &["processor", "node"], processor),
     SystemCall::partial(
         abi::__NR_capget,
         "capget",
@@ -44,8 +47,6 @@ pub const ROWS: &[SystemCall] = &[
 const NAME_BYTES: usize = 65;
 /// The release of Linux that programs are told; glibc refuses old ones.
 const RELEASE: &str = "6.1.0-nom";
-/// Processors that programs are told of.
-pub(crate) const PROCESSORS: u64 = 1;
 
 fn names(call: &Call<'_>) -> Result<u64, Errno> {
     let mut bytes = [0; 6 * NAME_BYTES];
@@ -74,14 +75,21 @@ fn random(call: &Call<'_>) -> Result<u64, Errno> {
     Ok(length)
 }
 
+/// The thread that the first argument names. Errors: ESRCH.
+fn subject(call: &Call<'_>) -> Result<Rc<Task>, Errno> {
+    match call.int(0) {
+        0 => Ok(call.task().clone()),
+        id => u32::try_from(id).ok().and_then(|id| call.family().task(id)).ok_or(Errno::ESRCH),
+    }
+}
+
 fn get_affinity(call: &Call<'_>) -> Result<u64, Errno> {
     const BYTES: u64 = 8;
     let [_, length, mask, ..] = call.arguments;
     if length < BYTES || !length.is_multiple_of(BYTES) {
         return Err(Errno::EINVAL);
     }
-    let all: u64 = (1 << PROCESSORS) - 1;
-    call.memory().write_value(mask, &all).map(|()| BYTES)
+    call.memory().write_value(mask, &subject(call)?.affinity.get().0).map(|()| BYTES)
 }
 
 fn set_affinity(call: &Call<'_>) -> Result<u64, Errno> {
@@ -89,8 +97,17 @@ fn set_affinity(call: &Call<'_>) -> Result<u64, Errno> {
     let mut bytes = [0; 8];
     let count = length.min(8) as usize;
     call.memory().read(mask, &mut bytes[..count])?;
-    let wanted = u64::from_le_bytes(bytes);
-    if wanted & ((1 << PROCESSORS) - 1) == 0 { Err(Errno::EINVAL) } else { Ok(0) }
+    let wanted = Affinity(u64::from_le_bytes(bytes) & Affinity::all().0);
+    let task = subject(call)?;
+    let user = call.process().user();
+    if user != 0 && user != task.process.user() {
+        return Err(Errno::EPERM);
+    }
+    if wanted.0 == 0 {
+        return Err(Errno::EINVAL);
+    }
+    task.affinity.set(wanted);
+    Ok(0)
 }
 
 fn info(call: &Call<'_>) -> Result<u64, Errno> {
@@ -146,8 +163,10 @@ pub(super) fn usage_words(ran_ns: u64, resident_bytes: u64) -> [u64; 18] {
 }
 
 fn processor(call: &Call<'_>) -> Result<u64, Errno> {
-    for address in call.arguments[..2].iter().filter(|address| **address != 0) {
-        call.memory().write_value(*address, &0_u32)?;
+    // There is one node.
+    let numbers = [call.task().processor.get(), 0];
+    for (address, number) in call.arguments.iter().zip(numbers).filter(|(address, _)| **address != 0) {
+        call.memory().write_value(*address, &number)?;
     }
     Ok(0)
 }

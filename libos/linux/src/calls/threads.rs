@@ -143,6 +143,7 @@ fn start(
     task.name.set(call.task().name.get());
     task.scheduling.set(call.task().scheduling.get().of_child());
     task.memory_policy.set(call.task().memory_policy.get());
+    task.affinity.set(call.task().affinity.get());
     let started = change(&task).and_then(|()| task.start(call.family()).map_err(|NoStack| Errno::EAGAIN));
     if started.is_err() {
         process.tasks.borrow_mut().remove(&id);
@@ -236,7 +237,7 @@ fn futex(call: &Call<'_>) -> Result<u64, Errno> {
         return Err(Errno::EINVAL);
     }
     let is_realtime = operation & abi::FUTEX_CLOCK_REALTIME != 0;
-    let word = |at: u64| memory.read_value::<u32>(at);
+    let word = |at: u64| memory.load_word(at);
     let woken = |count: u32| Ok(count.into());
     let is_private = operation & abi::FUTEX_PRIVATE_FLAG != 0;
     let key = |at: u64| if is_private { FutexKey::private(memory, at) } else { FutexKey::shared(memory, at) };
@@ -291,7 +292,7 @@ fn wait(
     bits: u32,
     deadline: Option<u64>,
 ) -> Result<u64, Errno> {
-    if call.memory().read_value::<u32>(address)? != value {
+    if call.memory().load_word(address)? != value {
         return Err(Errno::EAGAIN);
     }
     let wait = call.family().futexes.wait(key, bits, call.task().waiter());
@@ -310,16 +311,18 @@ fn wake_operation(call: &Call<'_>, address: u64, operation: u32) -> Result<bool,
     if kind & SHIFT != 0 {
         operand = 1_i32.wrapping_shl(operand as u32);
     }
-    let old = call.memory().read_value::<u32>(address)? as i32;
-    let new = match kind & !SHIFT {
-        abi::FUTEX_OP_SET => operand,
-        abi::FUTEX_OP_ADD => old.wrapping_add(operand),
-        abi::FUTEX_OP_OR => old | operand,
-        abi::FUTEX_OP_ANDN => old & !operand,
-        abi::FUTEX_OP_XOR => old ^ operand,
-        _ => return Err(Errno::ENOSYS),
+    let change = |old: i32| match kind & !SHIFT {
+        abi::FUTEX_OP_SET => Some(operand),
+        abi::FUTEX_OP_ADD => Some(old.wrapping_add(operand)),
+        abi::FUTEX_OP_OR => Some(old | operand),
+        abi::FUTEX_OP_ANDN => Some(old & !operand),
+        abi::FUTEX_OP_XOR => Some(old ^ operand),
+        _ => None,
     };
-    call.memory().write_value(address, &(new as u32))?;
+    if change(0).is_none() {
+        return Err(Errno::ENOSYS);
+    }
+    let old = call.memory().change_word(address, |old| change(old as i32).map(|new| new as u32))? as i32;
     match condition {
         abi::FUTEX_OP_CMP_EQ => Ok(old == compared),
         abi::FUTEX_OP_CMP_NE => Ok(old != compared),

@@ -130,6 +130,33 @@ impl ProcessMemory {
         if state.regions.covers(range) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
+    /// The one region that all of a range is in, from there on.
+    fn region_of(&self, range: Range<u64>) -> Result<MappedRegion, Errno> {
+        let state = self.state.borrow();
+        let (found, region) = state.regions.find(range.start).ok_or(Errno::EFAULT)?;
+        if found.end < range.end { Err(Errno::EFAULT) } else { Ok(region.behind(range.start - found.start)) }
+    }
+
+    /// Moves what is in private memory of no file elsewhere, and leaves nothing of it where it was, which
+    /// stays mapped (`MREMAP_DONTUNMAP`): where it is then.
+    ///
+    /// # Errors
+    /// `EINVAL` (also for other memory), `EFAULT` (it is not one region), `ENOMEM`.
+    pub fn empty(&self, address: u64, bytes: u64, to: Where) -> Result<u64, Errno> {
+        let bytes = whole_pages(bytes)?;
+        let range = range_of(address, bytes)?;
+        let region = self.region_of(range.clone())?;
+        if !matches!((&region.backing, region.sharing), (Backing::Zero, Sharing::Private)) {
+            return Err(Errno::EINVAL);
+        }
+        let there = self.map(to, bytes, region)?;
+        self.move_pages(range, there).inspect_err(|_| {
+            // It was mapped just now.
+            let _ = self.unmap(there, bytes);
+        })?;
+        Ok(there)
+    }
+
     /// Makes a region longer or shorter, where it is or elsewhere: where it is then.
     ///
     /// # Errors
@@ -137,14 +164,7 @@ impl ProcessMemory {
     pub fn remap(&self, address: u64, old: u64, new: u64, to: Option<Where>) -> Result<u64, Errno> {
         let (old, new) = (whole_pages(old)?, whole_pages(new)?);
         let range = range_of(address, old)?;
-        let region = {
-            let state = self.state.borrow();
-            let (found, region) = state.regions.find(address).ok_or(Errno::EFAULT)?;
-            if found.end < range.end {
-                return Err(Errno::EFAULT);
-            }
-            region.behind(address - found.start)
-        };
+        let region = self.region_of(range.clone())?;
         let is_fixed = matches!(to, Some(Where::At(_) | Where::AtIfFree(_)));
         if !is_fixed && new <= old {
             if new < old {

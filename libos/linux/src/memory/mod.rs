@@ -31,6 +31,7 @@ use core::fmt;
 use core::ops::Range;
 use nom_fs::{Errno, NodeId};
 use nom_sys::Protection;
+use nom_sys::program::ProgramSpace;
 use runs::Runs;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -72,6 +73,28 @@ pub trait PageSource {
     fn read(&self, address: u64, bytes: &mut [u8]);
     /// Copies to pages that are there and writable.
     fn write(&self, address: u64, bytes: &[u8]);
+    /// The word at an address that is there and readable, as a program on another core may change it.
+    fn load(&self, address: u64) -> u32 {
+        let mut bytes = [0; 4];
+        self.read(address, &mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+    /// Changes the word at an address that is there and writable, if it is `old`, and nobody else changes it
+    /// in between: whether it was.
+    fn exchange(&self, address: u64, old: u32, new: u32) -> bool {
+        let is_old = self.load(address) == old;
+        if is_old {
+            self.write(address, &new.to_le_bytes());
+        }
+        is_old
+    }
+    /// Until whoever calls is done with what it changes here, no program runs with these pages: it would see
+    /// that halfway.
+    fn stop_others(&self) {}
+    /// The address space that these pages are in, on a machine.
+    fn space(&self) -> Option<ProgramSpace> {
+        None
+    }
     /// There is no memory: makes some free, by ending somebody. Whether that may help.
     fn relieve(&self) -> bool {
         false
@@ -334,6 +357,43 @@ impl ProcessMemory {
         self.write(address, value.as_bytes())
     }
 
+    /// The address space that it is in, on a machine.
+    pub(crate) fn space(&self) -> Option<ProgramSpace> {
+        self.pages.space()
+    }
+
+    /// The word at an address, whatever other cores do.
+    ///
+    /// # Errors
+    /// `EFAULT` as for [`ProcessMemory::read`]; `EINVAL` unless it is a multiple of four.
+    pub fn load_word(&self, address: u64) -> Result<u32, Errno> {
+        self.reach_word(address, Touch::Read)?;
+        Ok(self.pages.load(address))
+    }
+
+    /// Changes the word at an address to what `change` makes of it, in one step whatever other cores do; not
+    /// if that is nothing. Returns what it was.
+    ///
+    /// # Errors
+    /// `EFAULT` as for [`ProcessMemory::write`]; `EINVAL` unless it is a multiple of four.
+    pub fn change_word(&self, address: u64, change: impl Fn(u32) -> Option<u32>) -> Result<u32, Errno> {
+        self.reach_word(address, Touch::Write)?;
+        loop {
+            let old = self.pages.load(address);
+            if change(old).is_none_or(|new| self.pages.exchange(address, old, new)) {
+                return Ok(old);
+            }
+        }
+    }
+
+    fn reach_word(&self, address: u64, touch: Touch) -> Result<(), Errno> {
+        const BYTES: u64 = size_of::<u32>() as u64;
+        if !address.is_multiple_of(BYTES) {
+            return Err(Errno::EINVAL);
+        }
+        self.reach(address, BYTES, touch)
+    }
+
     /// Reads a string up to its zero, which is not part of what is returned.
     ///
     /// # Errors
@@ -425,6 +485,10 @@ impl State {
         let end = self.runs.overlapping(page..window.end).next().map_or(window.end, |(run, _)| run.start);
         let start = self.runs.overlapping(window.start..page).last().map_or(window.start, |(run, _)| run.end);
         let end = region.backing.fillable(range.start, end).max(page + PAGE);
+        if matches!(region.backing, Backing::File(_)) {
+            // They are there before what is in them is.
+            pages.stop_others();
+        }
         let mut next = start;
         while next < end {
             if let Some((frame, count)) = region.kept_pages(pages, next - range.start, end - next)
@@ -481,6 +545,10 @@ impl State {
         let frame = match there {
             Some(frame) => frame,
             None => {
+                if part.pages.file().is_some() {
+                    // As in `fill`.
+                    pages.stop_others();
+                }
                 let (frame, added) = pages.add(page, count).ok_or(Bad::NoMemory)?;
                 if part.pages.bring(pages, page, index, (frame, added)).is_err() {
                     pages.remove(page, &[(frame, added)]);

@@ -75,11 +75,13 @@ impl SystemCall {
 
 /// The rows of each part.
 const PARTS: &[&[SystemCall]] = &[
+    calls::barriers::ROWS,
     calls::identities::ROWS,
     calls::limits::ROWS,
     calls::mailboxes::ROWS,
     calls::memory::ROWS,
     calls::nodes::ROWS,
+    calls::others_memory::ROWS,
     calls::priority::ROWS,
     calls::processes::ROWS,
     calls::scheduling::ROWS,

@@ -18,5 +18,4 @@ pub const ROWS: &[SystemCall] = &[
     SystemCall::refused(nr::__NR_userfaultfd, "userfaultfd", "a process's page faults are the library's"),
     SystemCall::refused(nr::__NR_modify_ldt, "modify_ldt", "there is no 32-bit code"),
     SystemCall::refused(nr::__NR_pkey_alloc, "pkey_alloc", "programs do without keys"),
-    SystemCall::refused(nr::__NR_membarrier, "membarrier", "programs that need it ask first"),
 ];

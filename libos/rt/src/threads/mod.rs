@@ -507,6 +507,12 @@ impl Thread<'_> {
         self.handle.shared().receive();
     }
 
+    /// Whether another of its activity would go on if this thread waited.
+    #[must_use]
+    pub fn others_wait(&self) -> bool {
+        self.handle.shared().clients.borrow().scheduler.has_waiting()
+    }
+
     /// Lets others go on if this thread's turn is over. For loops that compute for long.
     pub fn checkpoint(&self) {
         self.handle.shared().look_up(&self.entry);

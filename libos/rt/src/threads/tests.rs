@@ -321,6 +321,22 @@ fn a_wake_up_while_the_thread_runs_is_not_lost() {
 }
 
 #[test]
+fn others_wait_while_they_are_ready_and_no_longer() {
+    let (_, mut core, threads) = threads();
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let first = seen.clone();
+    let alone = threads.spawn(ONE, move |thread| {
+        first.borrow_mut().push(thread.others_wait());
+        thread.yield_now();
+        first.borrow_mut().push(thread.others_wait());
+    });
+    let second = seen.clone();
+    threads.spawn(ONE, move |thread| second.borrow_mut().push(thread.others_wait())).unwrap();
+    assert_eq!(core.block_on(alone.unwrap()), Some(Ok(())));
+    assert_eq!(*seen.borrow(), [true, true, false]);
+}
+
+#[test]
 fn without_memory_there_is_no_thread() {
     let (_, core) = event_loop();
     let threads = Threads::new(core.handle(), || None::<DefaultStack>);

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::marker::PhantomData;
 use nom_abi::upcall::Registers;
 
 /// Bytes of the x87 and SSE registers as FXSAVE stores them.
@@ -82,6 +83,28 @@ pub struct ProgramContext {
     pub(super) thread_pointer: u64,
     /// The rest of the vector registers, as XSAVE stores them, while this core has another's.
     pub(super) extended: Box<[Line]>,
+    /// A core has a part of it, so that it stays with that one: see [`DetachedContext`].
+    place: PhantomData<*mut ()>,
+}
+
+/// One of a program's threads of which no core has anything: any core can go on with it.
+pub struct DetachedContext(Box<ProgramContext>);
+
+// SAFETY: all of it is stored in the box, and no core's block has its address (`ProgramContext::detach`), so
+// that whoever has the box is the only one who reaches it (condition 19).
+unsafe impl Send for DetachedContext {}
+
+impl fmt::Debug for DetachedContext {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("DetachedContext").field(&self.0).finish()
+    }
+}
+
+impl DetachedContext {
+    /// On the running core, and on no other.
+    pub fn attach(self) -> Box<ProgramContext> {
+        self.0
+    }
 }
 
 /// XSAVE wants its area aligned.
@@ -100,7 +123,14 @@ impl ProgramContext {
             trap: [0; 3],
             thread_pointer: 0,
             extended: vec![Line([0; 64]); area_bytes().div_ceil(64)].into(),
+            place: PhantomData,
         })
+    }
+
+    /// With all that the running core has of it stored, for another core.
+    pub fn detach(mut self: Box<Self>) -> DetachedContext {
+        self.give_up();
+        DetachedContext(self)
     }
 
     /// Another that goes on with what this one has.

@@ -2,6 +2,7 @@
 
 use crate::raw;
 use core::ops::Range;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use nom_abi::error::{Error, Result};
 use nom_abi::layout::{OWN_HIGH, OWN_LOW};
 use nom_abi::memory::{ANY_COLOUR, FRAME_BYTES};
@@ -136,8 +137,9 @@ impl PageRun {
 /// If that is no place of programs.
 pub fn read(address: u64, bytes: &mut [u8]) {
     check(address, bytes.len() as u64).expect("memory of a program");
-    // SAFETY: it is no memory of the library's (`check`), so no reference of Rust's is to it, and its program
-    // does not run on this core meanwhile.
+    // SAFETY: it is no memory of the library's (`check`), so no reference of Rust's is to it. Where its
+    // program runs on another core meanwhile, bytes that it changes come as they were or as they are: words
+    // that matter are read by `load`.
     unsafe { core::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), bytes.len()) };
 }
 
@@ -149,6 +151,32 @@ pub fn write(address: u64, bytes: &[u8]) {
     check(address, bytes.len() as u64).expect("memory of a program");
     // SAFETY: as in `read`.
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+}
+
+/// The word at `address`, as one of those values that a program has there while it runs on other cores: else
+/// as for [`read`].
+///
+/// # Panics
+/// If that is no place of programs, or no multiple of four.
+pub fn load(address: u64) -> u32 {
+    word(address).load(SeqCst)
+}
+
+/// Changes the word at `address` to `new` if it is `old`, whatever cores do meanwhile: whether it was. The
+/// page must be writable; else as for [`read`].
+///
+/// # Panics
+/// As for [`load`].
+pub fn exchange(address: u64, old: u32, new: u32) -> bool {
+    word(address).compare_exchange(old, new, SeqCst, SeqCst).is_ok()
+}
+
+fn word(address: u64) -> &'static AtomicU32 {
+    check(address, 4).expect("memory of a program");
+    assert!(address.is_multiple_of(4), "a word is at {address:#x}");
+    // SAFETY: it is aligned, and no memory of the library's (`check`): programs reach it by instructions that
+    // this is a reference to an atomic for. It is used while the caller has the page there, and not kept.
+    unsafe { AtomicU32::from_ptr(core::ptr::with_exposed_provenance_mut(address as usize)) }
 }
 
 /// Errors: OutsideUserSpace unless `bytes` at `address` are where programs are.

@@ -15,9 +15,18 @@ pub mod vdso;
 #[cfg(target_os = "none")]
 mod vectors;
 
-pub use context::{EXTENDED_AT, ProgramContext, Trap, VECTOR_BYTES};
+pub use context::{DetachedContext, EXTENDED_AT, ProgramContext, Trap, VECTOR_BYTES};
 #[cfg(target_os = "none")]
 pub use entry::start;
 #[cfg(target_os = "none")]
 pub(crate) use entry::{Slots, intercept};
-pub use space::ProgramSpace;
+pub use space::{ProgramSpace, leave as leave_space};
+
+/// Programs run on nom's kernel alone.
+///
+/// # Errors
+/// Always: NotPermitted.
+#[cfg(not(target_os = "none"))]
+pub fn start() -> nom_abi::error::Result<()> {
+    Err(nom_abi::error::Error::NotPermitted)
+}

@@ -3,6 +3,9 @@
 #[cfg(target_os = "none")]
 use super::entry::running_space;
 use crate::raw;
+use crate::sync::Mutex;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 #[cfg(not(target_os = "none"))]
 use elsewhere::running_space;
@@ -11,12 +14,16 @@ use nom_abi::error::Result;
 /// The space in which an application begins.
 const FIRST: u64 = 0;
 
+/// Spaces that nobody has any more, but that a core was in when the last went: to be ended later.
+static LEFT: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
 /// An address space in which only what programs have is not the library's: see [`super::memory`], which maps
-/// in the one that the core is in.
+/// in the one that the core is in. Clones are the same one, which ends with the last.
+#[derive(Clone, Debug)]
+pub struct ProgramSpace(Arc<Number>);
+
 #[derive(Debug)]
-pub struct ProgramSpace {
-    number: u64,
-}
+struct Number(u64);
 
 impl ProgramSpace {
     /// One where nothing of a program's is mapped.
@@ -24,8 +31,9 @@ impl ProgramSpace {
     /// # Errors
     /// As `space_create` says.
     pub fn new() -> Result<ProgramSpace> {
+        LEFT.lock().retain(|number| !end(*number));
         // SAFETY: nothing is in it, and no core.
-        unsafe { raw::space_create() }.map(|number| ProgramSpace { number })
+        unsafe { raw::space_create() }.map(|number| ProgramSpace(Arc::new(Number(number))))
     }
 
     /// Has the running core be in it, if it is not.
@@ -33,7 +41,12 @@ impl ProgramSpace {
     /// # Panics
     /// If the kernel does not know it, which it does until it is dropped.
     pub fn enter(&self) {
-        switch(self.number);
+        switch(self.0.0);
+    }
+
+    /// Whether both are the same.
+    pub fn is(&self, other: &ProgramSpace) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -46,14 +59,25 @@ fn switch(number: u64) {
     }
 }
 
-impl Drop for ProgramSpace {
+/// Has the running core be in none of programs.
+pub fn leave() {
+    switch(FIRST);
+}
+
+/// Ends a space; the kernel refuses one that a core is in, or where anything is mapped: whether it did not.
+fn end(number: u64) -> bool {
+    // SAFETY: nobody has it any more.
+    unsafe { raw::space_end(number) }.is_ok()
+}
+
+impl Drop for Number {
     fn drop(&mut self) {
-        if running_space().load(Relaxed) == self.number {
-            switch(FIRST);
+        if running_space().load(Relaxed) == self.0 {
+            leave();
         }
-        // SAFETY: the kernel refuses one that a core is in, or where anything is mapped: then it stays until
-        // the application ends.
-        let _ = unsafe { raw::space_end(self.number) };
+        if !end(self.0) {
+            LEFT.lock().push(self.0);
+        }
     }
 }
 

@@ -15,6 +15,8 @@ nom_vdso_clock:
     .long nom_vdso_time - nom_vdso_start
     .long nom_vdso_clock_getres - nom_vdso_start
     .long nom_vdso_getcpu - nom_vdso_start
+nom_vdso_processors:
+    .long 1                     // how many programs see
 
     // RDX, R10 = seconds since boot, and since 1970; RCX = nanoseconds within both. R8 = the clock. Uses RAX,
     // R9, R11.
@@ -112,9 +114,11 @@ nom_vdso_clock_getres:
     syscall
     ret
 
-    // int getcpu(unsigned *, unsigned *, void *): programs see one processor
+    // int getcpu(unsigned *, unsigned *, void *)
     .balign 16
 nom_vdso_getcpu:
+    cmp dword ptr [rip + nom_vdso_processors], 1
+    ja 3f
     xor eax, eax
     test rdi, rdi
     jz 1f
@@ -123,6 +127,9 @@ nom_vdso_getcpu:
     jz 2f
     mov [rsi], eax
 2:  ret
+3:  mov eax, {nr_getcpu}
+    syscall
+    ret
     .global nom_vdso_end
 nom_vdso_end:
     .text

@@ -1,5 +1,6 @@
 //! Code that programs call in place of system calls that only read the clock: Linux's vDSO (vdso(7)). Who
-//! makes an image of it puts it where a program may execute it, with the address of the board's clock.
+//! makes an image of it puts it where a program may execute it, with the address of the board's clock and the
+//! number of processors.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -10,6 +11,8 @@ pub const FUNCTIONS: [&str; 5] = ["clock_gettime", "gettimeofday", "time", "cloc
 /// Bytes of the address at its start, and of each function's offset behind it.
 const ADDRESS_BYTES: usize = 8;
 const OFFSET_BYTES: usize = 4;
+/// Where behind those the number of processors is.
+const PROCESSORS_AT: usize = ADDRESS_BYTES + FUNCTIONS.len() * OFFSET_BYTES;
 
 /// Clocks by their numbers (linux/time.h) that it reads, and those among them that tell the time of day. All
 /// others are asked for by a system call.
@@ -33,6 +36,7 @@ global_asm!(
     per_second_shift = const PER_SECOND_SHIFT,
     nr_clock_gettime = const 228,
     nr_clock_getres = const 229,
+    nr_getcpu = const 309,
 );
 
 unsafe extern "C" {
@@ -51,11 +55,12 @@ pub fn bytes() -> usize {
     template().len()
 }
 
-/// Puts it there: `target` has as many bytes as it has.
-pub fn write(target: &mut [u8]) {
+/// Puts it there, for programs that see so many processors: `target` has as many bytes as it has.
+pub fn write(target: &mut [u8], processors: u32) {
     target.copy_from_slice(template());
     let clock = crate::start::info().board + offset_of!(Board, clock) as u64;
     target[..ADDRESS_BYTES].copy_from_slice(&clock.to_le_bytes());
+    target[PROCESSORS_AT..PROCESSORS_AT + 4].copy_from_slice(&processors.to_le_bytes());
 }
 
 /// Where in it a function begins, by its index among [`FUNCTIONS`].
@@ -83,7 +88,7 @@ mod tests {
 
     #[test]
     fn functions_begin_behind_the_words_and_apart_from_each_other() {
-        let mut before = (ADDRESS_BYTES + FUNCTIONS.len() * OFFSET_BYTES) as u64;
+        let mut before = (PROCESSORS_AT + 4) as u64;
         for function in 0..FUNCTIONS.len() {
             assert!(offset(function) >= before && offset(function) < bytes() as u64);
             before = offset(function) + 1;

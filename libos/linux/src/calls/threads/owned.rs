@@ -21,22 +21,29 @@ pub(super) fn lock(
     let (memory, own) = (call.memory(), call.task().id);
     let mut has_waited = false;
     loop {
-        let word: u32 = memory.read_value(address)?;
-        let owner = word & FUTEX_TID_MASK;
-        if owner == 0 {
-            // Others may wait as well: then who unlocks it has to say so.
-            let waiters = if has_waited { FUTEX_WAITERS } else { word & FUTEX_WAITERS };
-            memory.write_value(address, &(own | waiters | word & FUTEX_OWNER_DIED))?;
-            return Ok(0);
-        }
-        if owner == own {
+        let owner = |word: u32| word & FUTEX_TID_MASK;
+        let word = memory.load_word(address)?;
+        if owner(word) == own {
             return Err(Errno::EDEADLK);
         }
-        let Some(deadline_ns) = limit else { return Err(Errno::EAGAIN) };
-        if call.family().task(owner).is_none() {
+        if owner(word) != 0 && limit.is_some() && call.family().task(owner(word)).is_none() {
             return Err(Errno::ESRCH);
         }
-        memory.write_value(address, &(word | FUTEX_WAITERS))?;
+        // Others may wait as well: then who unlocks it has to say so.
+        let waiters = |word| if has_waited { FUTEX_WAITERS } else { word & FUTEX_WAITERS };
+        let take = |word| match owner(word) {
+            0 => Some(own | waiters(word) | word & FUTEX_OWNER_DIED),
+            _ => limit.map(|_| word | FUTEX_WAITERS),
+        };
+        // It may have been given back since.
+        let found = memory.change_word(address, take)?;
+        if owner(found) == 0 {
+            return Ok(0);
+        }
+        let Some(deadline_ns) = limit else { return Err(Errno::EAGAIN) };
+        if owner(found) != owner(word) {
+            continue;
+        }
         let wait = call.family().futexes.wait(key, u32::MAX, call.task().waiter());
         call.block_until(deadline_ns, wait)?.ok_or(Errno::ETIMEDOUT)?;
         has_waited = true;
@@ -48,11 +55,11 @@ pub(super) fn lock(
 /// # Errors
 /// `EPERM` if the caller does not have it.
 pub(super) fn unlock(call: &Call<'_>, key: FutexKey, address: u64) -> Result<u64, Errno> {
-    let word: u32 = call.memory().read_value(address)?;
-    if word & FUTEX_TID_MASK != call.task().id {
+    let own = |word: u32| word & FUTEX_TID_MASK == call.task().id;
+    let word = call.memory().change_word(address, |word| own(word).then_some(0))?;
+    if !own(word) {
         return Err(Errno::EPERM);
     }
-    call.memory().write_value(address, &0_u32)?;
     call.family().futexes.wake(key, 1, u32::MAX);
     Ok(0)
 }

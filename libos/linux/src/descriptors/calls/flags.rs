@@ -3,11 +3,12 @@
 use super::{get, with_vfs};
 use crate::call::Call;
 use crate::descriptors::interfaces;
+use crate::descriptors::open::Description;
 use crate::descriptors::table::OnExec;
 use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
-use nom_fs::{Durable, Errno};
+use nom_fs::{Durable, Errno, SharedMapping};
 
 /// asm/sockios.h: whether what is received next is behind the urgent byte.
 const SIOCATMARK: u32 = 0x8905;
@@ -27,7 +28,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "fcntl",
         &["descriptor", "command", "argument"],
         control,
-        "locks (who holds one outside the machine is not seen); no leases, signals or seals",
+        "locks (who holds one outside the machine is not seen); seals; no leases, no signals",
     ),
     SystemCall::partial(
         abi::__NR_ioctl,
@@ -161,10 +162,22 @@ fn control(call: &Call<'_>) -> Result<u64, Errno> {
         }
         command if super::locks::is_command(command) => super::locks::record(call, &description, command),
         abi::F_GETOWN | abi::F_SETOWN => Ok(0),
-        abi::F_ADD_SEALS | abi::F_GET_SEALS => Err(Errno::EINVAL),
+        abi::F_ADD_SEALS => seal(call, &description, argument as u32),
+        abi::F_GET_SEALS => {
+            let node = description.node().ok_or(Errno::EINVAL)?.node;
+            with_vfs(call, |vfs, _| vfs.seals(node)).map(u64::from)
+        }
         abi::F_GETPIPE_SZ | abi::F_SETPIPE_SZ => Ok(crate::descriptors::buffer::PIPE_BYTES as u64),
         _ => Err(Errno::EINVAL),
     }
+}
+
+fn seal(call: &Call<'_>, description: &Description, seals: u32) -> Result<u64, Errno> {
+    description.check_write().map_err(|_| Errno::EPERM)?;
+    let node = description.node().ok_or(Errno::EINVAL)?.node;
+    let is_mapped = call.family().mapped.has(node);
+    let mapping = if is_mapped { SharedMapping::There } else { SharedMapping::Absent };
+    with_vfs(call, |vfs, _| vfs.add_seals(node, seals, mapping)).map(|()| 0)
 }
 
 fn request(call: &Call<'_>) -> Result<u64, Errno> {

@@ -329,7 +329,7 @@ fn write_at(call: &Call<'_>, offset: u64) -> Result<u64, Errno> {
 }
 
 /// Addresses and lengths of a call's pieces.
-pub(super) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Pieces, Errno> {
+pub(crate) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Pieces, Errno> {
     if count > PIECES {
         return Err(Errno::EINVAL);
     }

@@ -40,7 +40,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "memfd_create",
         &["name", "flags"],
         make_file,
-        "no seals, and not in huge pages",
+        "not in huge pages",
     ),
     SystemCall::refused(abi::__NR_fanotify_init, "fanotify_init", "programs take `inotify` instead"),
     SystemCall::partial(
@@ -177,7 +177,13 @@ fn make_file(call: &Call<'_>) -> Result<u64, Errno> {
     if flags & !(abi::MFD_CLOEXEC | abi::MFD_ALLOW_SEALING | abi::MFD_NOEXEC_SEAL | abi::MFD_EXEC) != 0 {
         return Err(Errno::EINVAL);
     }
-    let node = with_vfs(call, |vfs, caller| vfs.nameless(caller, 0o777));
+    let node = with_vfs(call, |vfs, caller| {
+        let node = vfs.nameless(caller, 0o777);
+        if flags & abi::MFD_ALLOW_SEALING != 0 {
+            vfs.allow_seals(node);
+        }
+        node
+    });
     let held = OpenNode::held(call.family(), node, None);
     let on_exec = if flags & abi::MFD_CLOEXEC != 0 { abi::O_CLOEXEC } else { 0 };
     add(call, Description::new(Object::Node(Rc::new(held)), abi::O_RDWR), on_exec)
