@@ -74,6 +74,7 @@ static void places(void) {
 	CPU_SET(1, &both);
 	say("may be on both", sched_setaffinity(0, sizeof both, &both));
 	CPU_ZERO(&both);
+	say("processors", sysconf(_SC_NPROCESSORS_ONLN) >= 2);
 	say("is told so", sched_getaffinity(0, sizeof both, &both) != -1 ? CPU_COUNT(&both) : -1);
 	start(threads, 2, compute_on, where);
 	finish(threads, 2);

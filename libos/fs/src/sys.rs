@@ -20,12 +20,11 @@ const DIRECTORIES: [&[u8]; 9] = [
     b"kernel/mm",
 ];
 
-/// Makes what is in `/sys`.
-pub(crate) fn fill(vfs: &mut Vfs, caller: &Caller<'_>, sys: NodeId) -> Result<(), Errno> {
+/// Makes what is in `/sys` of a machine with so many processors.
+pub(crate) fn fill(vfs: &mut Vfs, caller: &Caller<'_>, sys: NodeId, cores: u32) -> Result<(), Errno> {
     for name in DIRECTORIES {
         vfs.make_directory(caller, sys, name, 0o755)?;
     }
-    let cores = caller.processes.machine().cores.max(1);
     let range = if cores == 1 { "0\n".into() } else { format!("0-{}\n", cores - 1) };
     let cpus = ["online", "possible", "present"].map(|name| format!("devices/system/cpu/{name}"));
     // Those of the one node of memory: it is as far from itself as any is.

@@ -93,17 +93,18 @@ impl Vfs {
         self.mounts[0].root
     }
 
-    /// Covers `/dev`, `/proc`, `/sys` and `/dev/shm` with what belongs there, and makes the directories.
+    /// Covers `/dev`, `/proc`, `/sys` and `/dev/shm` with what belongs there on a machine with so many
+    /// processors, and makes the directories.
     ///
     /// # Errors
     /// If one of these names leads to something else than a directory.
-    pub fn mount_system(&mut self, caller: &Caller<'_>) -> Result<(), Errno> {
+    pub fn mount_system(&mut self, caller: &Caller<'_>, cores: u32) -> Result<(), Errno> {
         let dev = self.mount_memory(caller, b"/dev", TMPFS_MAGIC.into(), "devtmpfs")?;
         devices::fill(self, caller, dev)?;
         let shm = self.mount_memory(caller, b"/dev/shm", TMPFS_MAGIC.into(), "tmpfs")?;
         self.set_permissions(caller, shm, 0o1777)?;
         let sys = self.mount_memory(caller, b"/sys", SYSFS_MAGIC.into(), "sysfs")?;
-        sys::fill(self, caller, sys)?;
+        sys::fill(self, caller, sys, cores)?;
         let at = self.mount_point(caller, b"/proc")?;
         let magic = u64::from(linux_raw_sys::general::PROC_SUPER_MAGIC);
         self.mounts.push(Mount { root: NodeId::Proc(ProcNode::Root), at: Some(at), magic, kind: "proc" });

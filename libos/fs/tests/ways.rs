@@ -13,7 +13,7 @@ fn resolve(scope: Scope, path: &str) -> Result<NodeId, Errno> {
     let credentials = Credentials::default();
     let root = vfs.root();
     let first = Caller::first(&credentials, root, FileTime::default());
-    vfs.mount_system(&first).expect("/proc, /dev and /sys");
+    vfs.mount_system(&first, 1).expect("/proc, /dev and /sys");
     for directory in DIRECTORIES {
         vfs.make_directory(&first, root, directory.as_bytes(), 0o755).expect("a directory");
     }

@@ -92,7 +92,8 @@ fn files() -> Result<Vfs, Box<dyn core::error::Error>> {
         _ => vfs.unpack(&caller, nom_sys::start::archive()),
     }
     .map_err(|error| format!("the packed files: {error}"))?;
-    vfs.mount_system(&caller).map_err(|error| format!("/dev, /proc and /sys: {error}"))?;
+    let mounted = vfs.mount_system(&caller, crate::runners::processors());
+    mounted.map_err(|error| format!("/dev, /proc and /sys: {error}"))?;
     mount_volumes(&mut vfs, &caller)?;
     Ok(vfs)
 }

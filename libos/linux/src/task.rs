@@ -10,7 +10,7 @@ use crate::memory::{Bad, Touch};
 use crate::pressure::CALLS_RESERVE_BYTES;
 use crate::process::{Exit, Process};
 use crate::processor_time::RunWaiters;
-use crate::runners::{Affinity, TimeElsewhere};
+use crate::runners::{Affinity, HOME, TimeElsewhere};
 use crate::signals::{
     Action, Alternate, Effect, Frame, IGNORE, Info, Interrupted, Pending, Signal, SignalSet,
 };
@@ -107,7 +107,7 @@ impl Task {
             waiter: OnceCell::new(),
             computes: Cell::new(false),
             affinity: Cell::new(Affinity::all()),
-            processor: Cell::new(0),
+            processor: Cell::new(HOME),
             elsewhere: TimeElsewhere::default(),
             run_waiters: RunWaiters::default(),
             signal_came: WaitQueue::new(),
@@ -167,24 +167,24 @@ impl Task {
     }
 
     /// Goes on with the program until it wants something, here or where it computes.
+    #[inline(always)]
     fn run(&self, thread: &Thread<'_>) -> Trap {
         if self.computes.get()
-            && let Some(runner) = self.other_core(thread)
+            && let Some(trap) = self.run_elsewhere(thread)
         {
-            let trap = self.run_on(&runner, thread);
-            // What it wants it wanted of what is there no more, if its process has another program.
-            return if self.ends() { Trap::Interrupted } else { trap };
+            return trap;
         }
-        self.processor.set(0);
         self.process.enter_memory();
         self.context.borrow_mut().run()
     }
 
     /// It was interrupted, here or where it computes: others have their turn.
+    #[cold]
+    #[inline(never)]
     fn make_way(&self, thread: &Thread<'_>) {
         self.computes.set(true);
         match self.processor.get() {
-            0 => thread.take_turn_computing(),
+            HOME => thread.take_turn_computing(),
             // Whoever wanted that core has it, then.
             _ => thread.yield_now(),
         }
@@ -204,7 +204,7 @@ impl Task {
         }
     }
 
-    fn ends(&self) -> bool {
+    pub(crate) fn ends(&self) -> bool {
         self.is_ending.get() || self.process.ending.get().is_some()
     }
 

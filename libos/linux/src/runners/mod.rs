@@ -37,7 +37,7 @@ const TURN_NS: u64 = 4_000_000;
 /// Who runs for less before a call does not compute: to go to another core and back would take as long.
 const COMPUTES_NS: u64 = 200_000;
 /// The processor that home is.
-const HOME: u32 = 0;
+pub(crate) const HOME: u32 = 0;
 
 /// A thread, as it is lent.
 #[derive(Debug)]
@@ -199,13 +199,18 @@ impl Affinity {
 pub(crate) struct TimeElsewhere {
     ran_ns: Cell<u64>,
     since_ns: Cell<Option<u64>>,
+    /// Whether it made a call soon the last time.
+    was_short: Cell<bool>,
+    /// What was told: while it is away nobody knows whether it still runs, and a clock does not go back.
+    told_ns: Cell<u64>,
 }
 
 impl TimeElsewhere {
     /// In all, the present time included.
     pub fn ns(&self) -> u64 {
         let present = self.since_ns.get().map_or(0, |since_ns| time::now_ns().saturating_sub(since_ns));
-        self.ran_ns.get() + present
+        self.told_ns.set(self.told_ns.get().max(self.ran_ns.get() + present));
+        self.told_ns.get()
     }
 
     fn begin(&self) {
@@ -219,10 +224,26 @@ impl TimeElsewhere {
 }
 
 impl Task {
-    /// A core to go on with it, if it computes while others wait for this one, or may not compute here.
-    pub(crate) fn other_core(&self, thread: &Thread<'_>) -> Option<Rc<Runner>> {
+    /// Goes on with the program on another core, if it computes while others wait for this one, or may not
+    /// compute here; see [`Task::run_on`].
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn run_elsewhere(&self, thread: &Thread<'_>) -> Option<Trap> {
+        let Some(runner) = self.other_core(thread) else {
+            // Until it is interrupted again.
+            self.computes.set(false);
+            self.processor.set(HOME);
+            return None;
+        };
+        let trap = self.run_on(&runner, thread);
+        // What it wants it wanted of what is there no more, if its process has another program.
+        Some(if self.ends() { Trap::Interrupted } else { trap })
+    }
+
+    fn other_core(&self, thread: &Thread<'_>) -> Option<Rc<Runner>> {
         let affinity = self.affinity.get();
-        if !self.computes.get() || affinity.has(HOME) && !thread.others_wait() {
+        let stays = affinity.has(HOME) && !thread.others_wait();
+        if self.elsewhere.was_short.take() || stays {
             return None;
         }
         let runners = &self.process.family.runners;
@@ -235,7 +256,7 @@ impl Task {
 
     /// Goes on with the program on another core, until it wants something or is wanted here. If that core has
     /// just left it does not, as if it was interrupted.
-    pub(crate) fn run_on(&self, runner: &Runner, thread: &Thread<'_>) -> Trap {
+    fn run_on(&self, runner: &Runner, thread: &Thread<'_>) -> Trap {
         let Some(space) = self.process.memory().space() else { return Trap::Interrupted };
         let stand_in = runner.stand_in.take();
         let stand_in = stand_in.unwrap_or_else(|| ProgramContext::new(Registers::default()));
@@ -262,9 +283,7 @@ impl Task {
         *runner.stand_in.borrow_mut() = Some(stand_in);
         *runner.space.borrow_mut() = None;
         self.elsewhere.end(back.ran_ns);
-        if back.trap == Trap::Syscall {
-            self.computes.set(back.ran_ns >= COMPUTES_NS);
-        }
+        self.elsewhere.was_short.set(back.trap == Trap::Syscall && back.ran_ns < COMPUTES_NS);
         back.trap
     }
 

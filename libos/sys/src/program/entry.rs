@@ -164,6 +164,7 @@ impl ProgramContext {
     /// Goes on with the program on this core until it wants something; see [`Trap`]. Flags that are not a
     /// program's own are cleared. It does not begin if something happened since the last time that it would
     /// have been interrupted for.
+    #[inline(always)]
     pub fn run(&mut self) -> Trap {
         let context = ptr::from_mut(self);
         let local = local::current();
