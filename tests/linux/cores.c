@@ -121,12 +121,16 @@ static void note(int signal) {
 	handled++;
 }
 
-/* Signals come to a thread that makes no call, from one that hardly does. */
+/* Signals come to a thread that makes no call, on the other processor, from one that hardly does. */
 static void signals(void) {
 	pthread_t thread;
 	volatile uint64_t count = 0;
+	cpu_set_t second;
+	CPU_ZERO(&second);
+	CPU_SET(1, &second);
 	signal(SIGUSR1, note);
 	start(&thread, 1, spin, &count);
+	pthread_setaffinity_np(thread, sizeof second, &second);
 	settle(1);
 	for (int i = 0; i < 200; i++) {
 		pthread_kill(thread, SIGUSR1);
@@ -222,12 +226,18 @@ static void copies(void) {
 static volatile uint8_t *words;
 static pthread_barrier_t barrier;
 
+static atomic_int at_page[2];
+
 /* Each writes its own words of all pages, both at the same time. */
 static void *write_words(void *argument) {
 	uint64_t own = *(uint64_t *)argument;
 	pthread_barrier_wait(&barrier);
-	for (int i = 0; i < PAGES; i++)
+	for (int i = 0; i < PAGES; i++) {
+		at_page[own] = i;
+		while (at_page[!own] < i)
+			;
 		words[i * PAGE + own] = own + 1;
+	}
 	return NULL;
 }
 
@@ -237,7 +247,7 @@ static void written_by_two(void) {
 	volatile uint64_t which[2] = {0, 1};
 	int lost = 0;
 	pthread_barrier_init(&barrier, NULL, 2);
-	for (int round = 0; round < 20; round++) {
+	for (int round = 0; round < 60; round++) {
 		words = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		for (int i = 0; i < PAGES; i++)
 			words[i * PAGE + 9] = 9;
@@ -246,6 +256,7 @@ static void written_by_two(void) {
 			pause();
 			_exit(0);
 		}
+		at_page[0] = at_page[1] = -1;
 		start(threads, 2, write_words, which);
 		finish(threads, 2);
 		for (int i = 0; i < PAGES; i++)
@@ -271,6 +282,7 @@ static void file_by_two(int flags, const char *what) {
 	pthread_t threads[2];
 	volatile uint64_t unused[2];
 	static uint8_t page[PAGE];
+	wrong_pages = 0;
 	int file = open("/tmp/pages", O_RDWR | O_CREAT | O_TRUNC, 0600);
 	for (int i = 0; i < PAGES; i++) {
 		memset(page, i + 1, PAGE);

@@ -88,6 +88,7 @@ const COMMANDS: [(&str, How); 51] = [
     ("cargo test -p nom-kernel-pure wfq::", In("kernel/pure/src/wfq.rs")),
     ("cargo test -p nom-system-tests --test costs", In("tests/system/tests/costs.rs")),
     ("NOM_SEQUENCES=", In("tests/system/tests/sequences.rs")),
+    ("./nom run --cpus 2 /bin/sh", Ends),
     ("./nom run --cpus 2 -m 128M tests/guest/bundles/sequences.toml", Ends),
     ("cargo test -p nom-fuzz-targets --test replay", In("tests/fuzz/tests/replay.rs")),
 ];

@@ -304,7 +304,7 @@ fn a_static_server_in_go_serves() {
     let output = compile.env("GOCACHE", site.path().join("cache")).output().expect("it starts");
     assert!(output.status.success(), "{}", said(&output));
     let program = site.path().join("serve").display().to_string();
-    let server = Server::start(site, "golang-go", &[80], "", &[&program]).expect("it was built");
+    let server = Server::start(site, "golang-go", &[80], "--cpus 2", &[&program]).expect("it was built");
     server.wait_for(GET, "go: /hello\n");
     server.load(0, "/");
 }
@@ -322,12 +322,14 @@ fn node_serves_with_its_own_library() {
     server.load(0, "/");
 }
 
-/// The JVM catches signals of its own, reserves memory that it never touches, and compiles while it runs.
+/// The JVM catches signals of its own, reserves memory that it never touches, and compiles while it runs,
+/// beside its program on another processor.
 #[test]
 fn java_serves_with_four_threads() {
     let Some(home) = java_home() else { return };
     let site = Site::new();
-    let options = format!("-m 2G{}", java_files(&site, &home, "Serve", include_str!("linux/Serve.java")));
+    let options =
+        format!("-m 2G --cpus 2{}", java_files(&site, &home, "Serve", include_str!("linux/Serve.java")));
     let classes = site.path().display().to_string();
     let program = [&format!("{home}/bin/java"), "-Xmx64m", "-cp", &classes, "Serve"];
     let server = Server::start(site, "openjdk-17-jdk-headless", &[80], &options, &program);
@@ -416,7 +418,7 @@ fn mariadb_serves_its_own_load_with_a_thread_a_connection() {
     if !is_there("mariadb-client", "/usr/bin/mariadb-slap") {
         return;
     }
-    let options = "-m 768M --include /usr/share/mysql/english";
+    let options = "-m 768M --cpus 2 --include /usr/share/mysql/english";
     let settings = "--no-defaults --user=root --skip-grant-tables --skip-name-resolve --bind-address=0.0.0.0 \
                     --datadir=/tmp --socket=/tmp/socket --innodb-log-file-size=4M \
                     --innodb-buffer-pool-size=16M --innodb-data-file-path=ibdata1:4M:autoextend";
@@ -451,8 +453,9 @@ fn postgres_serves_pgbench_with_a_process_a_connection() {
     let owner = format!("--userspec={user}:{group}");
     // It says itself where what it loads and reads lies: `/usr/lib/postgresql/15/lib`, and share.
     let (library, share) = (bin.replace("/bin", "/lib"), bin.replace("/lib/", "/share/").replace("/bin", ""));
-    let options =
-        format!("-m 768M --include {library}/plpgsql.so --include {share}/timezonesets --include {data}");
+    let options = format!(
+        "-m 768M --cpus 2 --include {library}/plpgsql.so --include {share}/timezonesets --include {data}"
+    );
     let options = format!("{options} --include {postgres}");
     let settings =
         "-c listen_addresses=* -c unix_socket_directories=/tmp -c shared_buffers=16MB -c fsync=off";
