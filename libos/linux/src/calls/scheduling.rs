@@ -1,7 +1,9 @@
-//! Scheduling: sched(7). What a thread asks for is remembered and told; all get the same of the core.
+//! Scheduling: sched(7). What a thread asks for is remembered and told; all get the same of the cores, but
+//! that each computes on those alone that it names.
 
 use crate::call::Call;
 use crate::calls::time::TimeSpec;
+use crate::runners::Affinity;
 use crate::table::SystemCall;
 use crate::task::Task;
 use alloc::rc::Rc;
@@ -55,6 +57,20 @@ pub const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_sched_get_priority_min, "sched_get_priority_min", &["policy"], |call| {
         priorities(call.int(0)).map(|priorities| priorities.0.into())
     }),
+    SystemCall::partial(
+        abi::__NR_sched_getaffinity,
+        "sched_getaffinity",
+        &["thread", "length", "mask"],
+        get_affinity,
+        "64 processors at most",
+    ),
+    SystemCall::partial(
+        abi::__NR_sched_setaffinity,
+        "sched_setaffinity",
+        &["thread", "length", "mask"],
+        set_affinity,
+        "processors on which it computes: calls are made on the first",
+    ),
 ];
 
 /// What a thread asked of the scheduler.
@@ -204,4 +220,32 @@ fn attributes(call: &Call<'_>) -> Result<u64, Errno> {
         priority,
     ]);
     call.memory().write_value(address, &words).map(|()| 0)
+}
+
+fn get_affinity(call: &Call<'_>) -> Result<u64, Errno> {
+    const BYTES: u64 = 8;
+    let [_, length, mask, ..] = call.arguments;
+    if length < BYTES || !length.is_multiple_of(BYTES) {
+        return Err(Errno::EINVAL);
+    }
+    let task = subject(call).map_err(|_| Errno::ESRCH)?;
+    call.memory().write_value(mask, &task.affinity.get().0).map(|()| BYTES)
+}
+
+fn set_affinity(call: &Call<'_>) -> Result<u64, Errno> {
+    let [_, length, mask, ..] = call.arguments;
+    let mut bytes = [0; 8];
+    let count = length.min(8) as usize;
+    call.memory().read(mask, &mut bytes[..count])?;
+    let wanted = Affinity(u64::from_le_bytes(bytes) & Affinity::all().0);
+    let task = subject(call).map_err(|_| Errno::ESRCH)?;
+    let user = call.process().user();
+    if user != 0 && user != task.process.user() {
+        return Err(Errno::EPERM);
+    }
+    if wanted.0 == 0 {
+        return Err(Errno::EINVAL);
+    }
+    task.affinity.set(wanted);
+    Ok(0)
 }

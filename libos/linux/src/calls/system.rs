@@ -1,10 +1,7 @@
-//! The machine: uname(2), getrandom(2), scheduling.
+//! The machine: uname(2), getrandom(2), what it has and what was used of it.
 
 use crate::call::Call;
-use crate::runners::Affinity;
 use crate::table::SystemCall;
-use crate::task::Task;
-use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 
@@ -14,20 +11,6 @@ const USAGE: &str = "the time, all of it the user's, and the present resident si
 pub const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_uname, "uname", &["names"], names),
     SystemCall::complete(abi::__NR_getrandom, "getrandom", &["buffer", "length", "flags"], random),
-    SystemCall::partial(
-        abi::__NR_sched_getaffinity,
-        "sched_getaffinity",
-        &["thread", "length", "mask"],
-        get_affinity,
-        "64 processors at most",
-    ),
-    SystemCall::partial(
-        abi::__NR_sched_setaffinity,
-        "sched_setaffinity",
-        &["thread", "length", "mask"],
-        set_affinity,
-        "processors on which it computes: calls are made on the first",
-    ),
     SystemCall::partial(abi::__NR_sysinfo, "sysinfo", &["info"], info, "no load, no swap"),
     SystemCall::partial(abi::__NR_times, "times", &["times"], times, "all time is the user's"),
     SystemCall::partial(abi::__NR_getrusage, "getrusage", &["who", "usage"], usage, USAGE),
@@ -73,41 +56,6 @@ fn random(call: &Call<'_>) -> Result<u64, Errno> {
         done += count as u64;
     }
     Ok(length)
-}
-
-/// The thread that the first argument names. Errors: ESRCH.
-fn subject(call: &Call<'_>) -> Result<Rc<Task>, Errno> {
-    match call.int(0) {
-        0 => Ok(call.task().clone()),
-        id => u32::try_from(id).ok().and_then(|id| call.family().task(id)).ok_or(Errno::ESRCH),
-    }
-}
-
-fn get_affinity(call: &Call<'_>) -> Result<u64, Errno> {
-    const BYTES: u64 = 8;
-    let [_, length, mask, ..] = call.arguments;
-    if length < BYTES || !length.is_multiple_of(BYTES) {
-        return Err(Errno::EINVAL);
-    }
-    call.memory().write_value(mask, &subject(call)?.affinity.get().0).map(|()| BYTES)
-}
-
-fn set_affinity(call: &Call<'_>) -> Result<u64, Errno> {
-    let [_, length, mask, ..] = call.arguments;
-    let mut bytes = [0; 8];
-    let count = length.min(8) as usize;
-    call.memory().read(mask, &mut bytes[..count])?;
-    let wanted = Affinity(u64::from_le_bytes(bytes) & Affinity::all().0);
-    let task = subject(call)?;
-    let user = call.process().user();
-    if user != 0 && user != task.process.user() {
-        return Err(Errno::EPERM);
-    }
-    if wanted.0 == 0 {
-        return Err(Errno::EINVAL);
-    }
-    task.affinity.set(wanted);
-    Ok(0)
 }
 
 fn info(call: &Call<'_>) -> Result<u64, Errno> {

@@ -68,7 +68,16 @@ impl Vector {
     }
 }
 
-/// The registers of one of a program's threads.
+/// The registers of one of a program's threads. It stays on its core:
+/// ```compile_fail
+/// fn moves<T: Send>() {}
+/// moves::<nom_sys::program::ProgramContext>();
+/// ```
+/// but for what no core has anything of:
+/// ```
+/// fn moves<T: Send>() {}
+/// moves::<nom_sys::program::DetachedContext>();
+/// ```
 #[repr(C, align(64))]
 pub struct ProgramContext {
     pub(super) vector: Vector,
