@@ -295,9 +295,8 @@ impl Task {
 
 /// What a runner does.
 fn work(shared: &Shared) {
-    if program::start().is_err() {
-        return shared.place.leave();
-    }
+    // Without memory for that it gives back what it was lent before it could say so.
+    let can_run = program::start().is_ok();
     let mut present: Option<ProgramSpace> = None;
     let sleep = |present: &mut Option<ProgramSpace>| {
         // Its process may end meanwhile.
@@ -305,7 +304,7 @@ fn work(shared: &Shared) {
             program::leave_space();
             Interrupter.set_alarm(None);
         }
-        let until_ns = time::now_ns() + IDLE_NS;
+        let until_ns = time::now_ns() + if can_run { IDLE_NS } else { 0 };
         events::wait(Some(until_ns));
         time::now_ns() >= until_ns
     };
@@ -314,7 +313,7 @@ fn work(shared: &Shared) {
         present = Some(space);
         let began_ns = time::now_ns();
         let mut context = context.attach();
-        let trap = run(&mut context, shared);
+        let trap = if can_run { run(&mut context, shared) } else { Trap::Interrupted };
         let ran_ns = time::now_ns() - began_ns;
         shared.place.finish(Back { context: context.detach(), trap, ran_ns });
         waker.wake();

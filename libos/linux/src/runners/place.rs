@@ -116,11 +116,6 @@ impl<J, R> Place<J, R> {
         debug_assert!(pushed.is_ok(), "who gave the work before has taken what came of it");
         self.state.store(LOOKS, Release);
     }
-
-    /// On the core: it leaves before it has begun.
-    pub fn leave(&self) {
-        self.state.store(LEFT, Release);
-    }
 }
 
 #[cfg(test)]
