@@ -79,7 +79,15 @@ impl Vfs {
 
     /// Whether somebody may write to a file by mapping it.
     pub fn may_map_to_write(&self, node: NodeId) -> bool {
-        node.stored().is_none_or(|id| self.seals.of(id) & WRITES == 0)
+        node.stored().is_none_or(|id| self.check_sealed(id).is_ok())
+    }
+
+    /// Whether what is in a file may change.
+    ///
+    /// # Errors
+    /// `EPERM`.
+    pub(crate) fn check_sealed(&self, id: InodeId) -> Result<(), Errno> {
+        if self.seals.of(id) & WRITES != 0 { Err(Errno::EPERM) } else { Ok(()) }
     }
 
     /// How many of `count` bytes may be written at `offset`: who may not let the file grow writes the pages
@@ -88,10 +96,7 @@ impl Vfs {
     /// # Errors
     /// `EPERM` if that is nothing.
     pub(crate) fn check_sealed_write(&self, id: InodeId, offset: u64, count: u64) -> Result<u64, Errno> {
-        let seals = self.seals.of(id);
-        if seals & WRITES != 0 {
-            return Err(Errno::EPERM);
-        }
+        self.check_sealed(id)?;
         let Err(refused) = self.check_sealed_end(id, offset + count) else { return Ok(count) };
         let size = self.size(NodeId::Stored(id))?;
         let whole = (size - size % PAGE).saturating_sub(offset);

@@ -131,9 +131,7 @@ impl Process {
         if !self.stops.is_stopped() {
             self.stops.by.set(Some(signal));
             // Those who run on other cores come back before anybody hears of it, and stay.
-            if let Some(own) = self.memory().space() {
-                self.family.runners.recall(|space| space.is(&own));
-            }
+            self.memory().stop_others();
             self.changed(StateChange::Stopped(signal));
         }
     }

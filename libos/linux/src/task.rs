@@ -60,7 +60,7 @@ pub struct Task {
     pub(crate) is_ending: Cell<bool>,
     /// Itself as it waits, once it lives.
     waiter: OnceCell<Rc<FutexWaiter>>,
-    /// It was interrupted since its last call, or ran for long before that.
+    /// It was interrupted, and has not gone on here since.
     pub(crate) computes: Cell<bool>,
     /// Processors that it may compute on, and the one that it ran on last.
     pub(crate) affinity: Cell<Affinity>,

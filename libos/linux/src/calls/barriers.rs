@@ -39,10 +39,10 @@ fn barrier(call: &Call<'_>) -> Result<u64, Errno> {
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let (registered, runners) = (&call.process().controls.barriers, &call.family().runners);
+    let registered = &call.process().controls.barriers;
     match command {
         QUERY => return Ok(COMMANDS),
-        GLOBAL | GLOBAL_EXPEDITED => runners.recall(|_| true),
+        GLOBAL | GLOBAL_EXPEDITED => call.family().runners.recall(|_| true),
         REGISTER_GLOBAL | REGISTER_PRIVATE | REGISTER_PRIVATE_CORE => {
             registered.update(|before| before | command);
         }
@@ -51,9 +51,7 @@ fn barrier(call: &Call<'_>) -> Result<u64, Errno> {
             if registered.get() & command << 1 == 0 {
                 return Err(Errno::EPERM);
             }
-            if let Some(own) = call.memory().space() {
-                runners.recall(|space| space.is(&own));
-            }
+            call.memory().stop_others();
         }
         _ => return Err(Errno::EINVAL),
     }

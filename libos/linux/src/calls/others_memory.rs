@@ -55,9 +55,9 @@ fn copy(
     let own = call.process().memory();
     let (mut here, mut there) = (Cursor::of(&local), Cursor::of(&remote));
     let (mut done, mut bytes) = (0, [0; PAGE as usize]);
-    while let (Some((from, most)), Some((to, least))) = (here.place(), there.place()) {
-        let count = most.min(least).min(PAGE - from % PAGE).min(PAGE - to % PAGE);
-        match between(&own, from, &other, to, &mut bytes[..count as usize]) {
+    while let (Some((local, left_here)), Some((remote, left_there))) = (here.place(), there.place()) {
+        let count = left_here.min(left_there).min(PAGE - local % PAGE).min(PAGE - remote % PAGE);
+        match between(&own, local, &other, remote, &mut bytes[..count as usize]) {
             Ok(()) => {}
             Err(_) if done > 0 => break,
             Err(error) => return Err(error),

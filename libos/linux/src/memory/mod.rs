@@ -362,6 +362,11 @@ impl ProcessMemory {
         self.pages.space()
     }
 
+    /// Until the caller is done with what it does, no program runs here on another core.
+    pub(crate) fn stop_others(&self) {
+        self.pages.stop_others();
+    }
+
     /// The word at an address, whatever other cores do.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::future::poll_fn;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::task::{Poll, Waker};
 use nom_app::port::world::Preemption as _;
 use nom_app::sockets::Thread;
@@ -59,8 +59,6 @@ struct Back {
 #[derive(Debug)]
 struct Shared {
     place: Place<Job, Back>,
-    /// Its number on the board.
-    core: AtomicUsize,
     /// More threads compute than there are cores.
     are_wanted: Arc<AtomicBool>,
 }
@@ -138,14 +136,9 @@ impl Runners {
 impl Runner {
     /// One more, if there is a core.
     fn acquire(processor: u32, are_wanted: &Arc<AtomicBool>) -> Option<Runner> {
-        let shared = Arc::new(Shared {
-            place: Place::new(),
-            core: AtomicUsize::new(0),
-            are_wanted: are_wanted.clone(),
-        });
+        let shared = Arc::new(Shared { place: Place::new(), are_wanted: are_wanted.clone() });
         let its = shared.clone();
         let core = cores::acquire(move || work(&its)).ok()?;
-        shared.core.store(core.number(), Relaxed);
         let (stand_in, space) = Default::default();
         Some(Runner { shared, core, processor, stand_in, space })
     }
@@ -174,7 +167,7 @@ impl Runner {
 
     fn ring(&self) {
         // Who has left meanwhile has nothing that it would have to be woken for.
-        let _ = cores::notify(self.shared.core.load(Relaxed));
+        let _ = cores::notify(self.core.number());
     }
 }
 
@@ -301,7 +294,7 @@ fn work(shared: &Shared) {
     let sleep = |present: &mut Option<ProgramSpace>| {
         // Its process may end meanwhile.
         if present.take().is_some() {
-            program::leave_space();
+            ProgramSpace::leave();
             Interrupter.set_alarm(None);
         }
         let until_ns = time::now_ns() + if can_run { IDLE_NS } else { 0 };
@@ -318,7 +311,7 @@ fn work(shared: &Shared) {
         shared.place.finish(Back { context: context.detach(), trap, ran_ns });
         waker.wake();
     }
-    program::leave_space();
+    ProgramSpace::leave();
 }
 
 /// Runs a program until it wants something, or is wanted.
@@ -327,9 +320,11 @@ fn run(context: &mut ProgramContext, shared: &Shared) -> Trap {
         let over_ns = time::now_ns() + TURN_NS;
         Interrupter.set_alarm(Some(over_ns));
         let trap = context.run();
-        let is_over = time::now_ns() >= over_ns;
-        if trap != Trap::Interrupted || is_over && shared.are_wanted.swap(false, Relaxed) {
+        if trap != Trap::Interrupted {
             return trap;
+        }
+        if time::now_ns() >= over_ns && shared.are_wanted.swap(false, Relaxed) {
+            break;
         }
     }
     Trap::Interrupted

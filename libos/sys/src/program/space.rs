@@ -44,6 +44,11 @@ impl ProgramSpace {
         switch(self.0.0);
     }
 
+    /// Has the running core be in none of programs.
+    pub fn leave() {
+        switch(FIRST);
+    }
+
     /// Whether both are the same.
     pub fn is(&self, other: &ProgramSpace) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -59,11 +64,6 @@ fn switch(number: u64) {
     }
 }
 
-/// Has the running core be in none of programs.
-pub fn leave() {
-    switch(FIRST);
-}
-
 /// Ends a space; the kernel refuses one that a core is in, or where anything is mapped: whether it did not.
 fn end(number: u64) -> bool {
     // SAFETY: nobody has it any more.
@@ -73,7 +73,7 @@ fn end(number: u64) -> bool {
 impl Drop for Number {
     fn drop(&mut self) {
         if running_space().load(Relaxed) == self.0 {
-            leave();
+            ProgramSpace::leave();
         }
         if !end(self.0) {
             LEFT.lock().push(self.0);

@@ -2,7 +2,7 @@
 
 use super::{directory, get, path, with_vfs};
 use crate::call::Call;
-use crate::table::SystemCall;
+use crate::table::{CallHandler, SystemCall};
 use alloc::vec;
 use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
@@ -10,45 +10,37 @@ use nom_fs::{ATTRIBUTE_NAME_MAX, ATTRIBUTE_VALUE_MAX, Errno, LastLink, NodeId};
 
 /// Descriptor of where relative paths begin.
 const HERE: i32 = abi::AT_FDCWD;
-const NONE: &str =
+/// What has any.
+const WHERE: &str =
     "files in memory; of volumes EOPNOTSUPP, as are lists of rights (`system.posix_acl_access`)";
 const SET: &[&str] = &["file", "name", "value", "size", "flags"];
 const GET: &[&str] = &["file", "name", "value", "size"];
 const LIST: &[&str] = &["file", "names", "size"];
 const REMOVE: &[&str] = &["file", "name"];
 
+const fn row(
+    number: u32,
+    name: &'static str,
+    arguments: &'static [&'static str],
+    answer: CallHandler,
+) -> SystemCall {
+    SystemCall::partial(number, name, arguments, answer, WHERE)
+}
+
 /// These calls.
 pub const ROWS: &[SystemCall] = &[
-    SystemCall::partial(abi::__NR_setxattr, "setxattr", SET, |call| set(call, followed(call)?), NONE),
-    SystemCall::partial(abi::__NR_lsetxattr, "lsetxattr", SET, |call| set(call, itself(call)?), NONE),
-    SystemCall::partial(abi::__NR_fsetxattr, "fsetxattr", SET, |call| set(call, open(call)?), NONE),
-    SystemCall::partial(abi::__NR_getxattr, "getxattr", GET, |call| value(call, followed(call)?), NONE),
-    SystemCall::partial(abi::__NR_lgetxattr, "lgetxattr", GET, |call| value(call, itself(call)?), NONE),
-    SystemCall::partial(abi::__NR_fgetxattr, "fgetxattr", GET, |call| value(call, open(call)?), NONE),
-    SystemCall::partial(abi::__NR_listxattr, "listxattr", LIST, |call| names(call, followed(call)?), NONE),
-    SystemCall::partial(abi::__NR_llistxattr, "llistxattr", LIST, |call| names(call, itself(call)?), NONE),
-    SystemCall::partial(abi::__NR_flistxattr, "flistxattr", LIST, |call| names(call, open(call)?), NONE),
-    SystemCall::partial(
-        abi::__NR_removexattr,
-        "removexattr",
-        REMOVE,
-        |call| remove(call, followed(call)?),
-        NONE,
-    ),
-    SystemCall::partial(
-        abi::__NR_lremovexattr,
-        "lremovexattr",
-        REMOVE,
-        |call| remove(call, itself(call)?),
-        NONE,
-    ),
-    SystemCall::partial(
-        abi::__NR_fremovexattr,
-        "fremovexattr",
-        REMOVE,
-        |call| remove(call, open(call)?),
-        NONE,
-    ),
+    row(abi::__NR_setxattr, "setxattr", SET, |call| set(call, followed(call)?)),
+    row(abi::__NR_lsetxattr, "lsetxattr", SET, |call| set(call, itself(call)?)),
+    row(abi::__NR_fsetxattr, "fsetxattr", SET, |call| set(call, open(call)?)),
+    row(abi::__NR_getxattr, "getxattr", GET, |call| value(call, followed(call)?)),
+    row(abi::__NR_lgetxattr, "lgetxattr", GET, |call| value(call, itself(call)?)),
+    row(abi::__NR_fgetxattr, "fgetxattr", GET, |call| value(call, open(call)?)),
+    row(abi::__NR_listxattr, "listxattr", LIST, |call| names(call, followed(call)?)),
+    row(abi::__NR_llistxattr, "llistxattr", LIST, |call| names(call, itself(call)?)),
+    row(abi::__NR_flistxattr, "flistxattr", LIST, |call| names(call, open(call)?)),
+    row(abi::__NR_removexattr, "removexattr", REMOVE, |call| remove(call, followed(call)?)),
+    row(abi::__NR_lremovexattr, "lremovexattr", REMOVE, |call| remove(call, itself(call)?)),
+    row(abi::__NR_fremovexattr, "fremovexattr", REMOVE, |call| remove(call, open(call)?)),
 ];
 
 /// What the path leads to; nothing if a descriptor is of no file.
