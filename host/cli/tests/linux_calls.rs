@@ -178,6 +178,12 @@ fn exchanges_say_what_linux_says() {
     compare("exchanges", 120);
 }
 
+/// Huge pages of which a part is protected, forgotten, unmapped, moved or copied.
+#[test]
+fn a_part_of_a_huge_page_is_as_a_part_of_small_ones() {
+    compare("huge", 55);
+}
+
 /// Processes that make no call share the processor, are told of signals, and keep every register.
 #[test]
 fn who_makes_no_call_is_interrupted_and_notices_nothing() {

@@ -8,7 +8,7 @@ use crate::vfs::Vfs;
 use alloc::format;
 use alloc::vec::Vec;
 
-const DIRECTORIES: [&[u8]; 9] = [
+const DIRECTORIES: [&[u8]; 10] = [
     b"devices",
     b"devices/system",
     b"devices/system/cpu",
@@ -18,6 +18,13 @@ const DIRECTORIES: [&[u8]; 9] = [
     b"class/net",
     b"kernel",
     b"kernel/mm",
+    b"kernel/mm/transparent_hugepage",
+];
+
+/// Large pages as Linux names them: wherever a program asks for them, and beside what it has filled.
+const LARGE: [(&str, &str); 2] = [
+    ("kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+    ("kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n"),
 ];
 
 /// Makes what is in `/sys` of a machine with so many processors.
@@ -37,7 +44,7 @@ pub(crate) fn fill(vfs: &mut Vfs, caller: &Caller<'_>, sys: NodeId, cores: u32) 
     ]);
     let nodes: Vec<_> = nodes.map(|(name, text)| (format!("devices/system/node/{name}"), text)).collect();
     let nodes = nodes.iter().map(|(path, text)| (&**path, *text));
-    let files = cpus.iter().map(|path| (&**path, &*range)).chain(nodes);
+    let files = cpus.iter().map(|path| (&**path, &*range)).chain(nodes).chain(LARGE);
     for (path, text) in files {
         let node = vfs.make_node(caller, sys, path.as_bytes(), NodeType::File, 0o444, 0)?;
         vfs.set_permissions(caller, node, 0o444)?;

@@ -155,6 +155,8 @@ pub(crate) fn load(
     let (file, arguments) = resolve(process, thread, path, arguments)?;
     let program = parse(&file)?;
     let memory = OwnMemory::new(&process.family).ok_or(LoadError::NoMemory)?;
+    memory.take_large(!process.controls.no_huge_pages.get());
+    memory.count_on(process.memory().faults());
     // The heap behind it has room to grow; what is mapped later comes from above.
     let space = memory.place();
     let wish = space.start + (space.end - space.start) / 4 + process.family.random(SPREAD_PAGES) * PAGE;
@@ -273,7 +275,7 @@ fn place(
             Backing::File(FilePart { contents, offset, bytes })
         };
         let (rights, sharing) = (segment.rights, Sharing::Private);
-        let region = MappedRegion { rights, sharing, backing, purpose: Purpose::Mapping };
+        let region = MappedRegion { sharing, backing, ..MappedRegion::zeros(rights) };
         let bytes = segment.memory_bytes + into;
         memory.map(Where::At(base + segment.address - into), bytes, region).map_err(no_room)?;
     }
@@ -322,7 +324,7 @@ fn place_vdso(process: &Process, memory: &OwnMemory) -> Result<u64, LoadError> {
     let bytes = contents.mapped_bytes();
     let backing = Backing::File(FilePart { offset: 0, bytes: contents.len(), contents });
     let (rights, sharing) = (Rights::READ_EXECUTE, Sharing::Private);
-    let region = MappedRegion { rights, sharing, backing, purpose: Purpose::Vdso };
+    let region = MappedRegion { sharing, backing, purpose: Purpose::Vdso, ..MappedRegion::zeros(rights) };
     memory.map(Where::Near(0), bytes, region).map_err(|_| LoadError::NoMemory)
 }
 

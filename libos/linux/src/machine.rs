@@ -3,21 +3,27 @@
 use crate::family::ProcessFamily;
 use crate::memory::holders::Holders;
 use crate::memory::kept::KeptFrames;
+use crate::memory::large::{Freed, LARGE_FRAMES, LargeFrames, LargePages};
 use crate::memory::{FrameKeeper, PAGE, PageSource, WINDOW};
 use crate::pressure::{FILES_RESERVE_BYTES, RESERVE_BYTES};
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, RefCell};
+use core::ops::Range;
 use nom_fs::MemoryRoom;
 use nom_sys::Protection;
 use nom_sys::memory::obtainable;
 use nom_sys::program::ProgramSpace;
-use nom_sys::program::memory::{self, PageRun};
+use nom_sys::program::memory::{self, LargePage, PageRun};
+
+/// Below this no large page is taken: memory is not so plenty that a program should get more than it touches.
+const LARGE_RESERVE_BYTES: u64 = 32 << 20;
 
 /// Address spaces of processes, whose pages come from the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Spaces {
     holders: Rc<RefCell<Holders>>,
     kept: Rc<RefCell<KeptFrames>>,
+    large: Rc<RefCell<LargeFrames>>,
     /// Whose processes they are of: one of these ends when there is no memory.
     family: Rc<RefCell<Weak<ProcessFamily>>>,
 }
@@ -26,19 +32,52 @@ impl Spaces {
     /// One more, if there is memory.
     pub fn create(&self) -> Option<Rc<dyn PageSource>> {
         let space = ProgramSpace::new().ok()?;
-        Some(Rc::new(Granted { space, spaces: self.clone(), is_preferred: Cell::new(false) }))
+        let (large, is_preferred) = (RefCell::default(), Cell::new(false));
+        Some(Rc::new(Granted { space, spaces: self.clone(), large, is_preferred }))
+    }
+
+    /// Bytes that nobody has and only processes can get.
+    pub fn idle_bytes(&self) -> u64 {
+        self.large.borrow().idle() * PAGE
+    }
+
+    /// Bytes that were granted as large pages.
+    pub fn large_bytes(&self) -> u64 {
+        self.large.borrow().grants() * LargePage::BYTES
+    }
+
+    /// Nobody has these frames any more, and they are mapped nowhere.
+    fn free(&self, frames: Range<u64>) {
+        let freed = self.large.borrow_mut().free(frames);
+        for freed in freed {
+            match freed {
+                // What is mapped nowhere has no address.
+                Freed::Small(Range { start, end }) => {
+                    PageRun { address: 0, frame: start, count: end - start }.give_back();
+                }
+                Freed::Large(frame) => LargePage { frame }.give_back(),
+            }
+        }
+    }
+
+    /// Frames for up to `count` pages, and how many: those that nobody has of large pages first, which have
+    /// in them what was there.
+    fn take(&self, address: u64, count: u64, is_preferred: bool) -> Option<(PageRun, Contents)> {
+        if let Some(idle) = self.large.borrow_mut().take(count) {
+            let pages = PageRun { address, frame: idle.start, count: idle.end - idle.start };
+            return Some((pages, Contents::Old));
+        }
+        let pages = self.with_room(is_preferred, || PageRun::take(address, count).ok())?;
+        Some((pages, Contents::Zeros))
     }
 
     /// Gives back what is kept and no process has; whether there was anything.
     fn give_back_kept(&self) -> bool {
         let holders = self.holders.borrow();
         let unused = self.kept.borrow_mut().drop_unused(|frame| holders.has_several(frame));
-        for frames in &unused {
-            let (frame, count) = (frames.start, frames.end - frames.start);
-            // They are mapped nowhere, so that the address says nothing.
-            PageRun { address: 0, frame, count }.give_back();
-        }
-        !unused.is_empty()
+        let is_any = !unused.is_empty();
+        unused.into_iter().for_each(|frames| self.free(frames));
+        is_any
     }
 
     /// Gives back a part of what is only kept, to be made or read again when it is wanted; whether there was
@@ -84,11 +123,22 @@ impl MemoryRoom for Spaces {
     }
 }
 
+/// What is in frames that somebody gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contents {
+    Zeros,
+    Old,
+}
+
+/// More than the kernel's tables for one large page as small ones take.
+const TABLES_BYTES: u64 = 16 * PAGE;
+
 /// Pages that the kernel grants, in a space.
 #[derive(Debug)]
 struct Granted {
     space: ProgramSpace,
     spaces: Spaces,
+    large: RefCell<LargePages>,
     /// Whether its process is one that is to give memory back, which may take some first.
     is_preferred: Cell<bool>,
 }
@@ -101,12 +151,42 @@ impl Granted {
     }
 
     /// This space has them no more: those that no other has are given back.
-    fn give_back(&self, pages: PageRun) {
-        let free = self.spaces.holders.borrow_mut().remove(pages.frame..pages.frame + pages.count);
-        for frames in free {
-            let (frame, count) = (frames.start, frames.end - frames.start);
-            PageRun { frame, count, ..pages }.give_back();
+    fn give_back(&self, frame: u64, count: u64) {
+        self.spaces.leave(frame, count);
+    }
+
+    /// Maps pages, large ones where frames and addresses are those of some.
+    ///
+    /// # Errors
+    /// There was no room for all: how many are mapped.
+    fn map(&self, pages: PageRun, protection: Protection) -> Result<(), u64> {
+        let mut done = 0;
+        while done < pages.count {
+            let (address, frame) = (pages.address + done * PAGE, pages.frame + done);
+            let left = pages.count - done;
+            let to_block = LARGE_FRAMES - address / PAGE % LARGE_FRAMES;
+            let is_large = to_block == LARGE_FRAMES
+                && left >= LARGE_FRAMES
+                && frame.is_multiple_of(LARGE_FRAMES)
+                && self.spaces.large.borrow().has(frame);
+            let count = left.min(to_block);
+            let mapped = match is_large {
+                true => LargePage { frame }.map(address, protection),
+                false => PageRun { address, frame, count }.map(protection),
+            };
+            mapped.map_err(|_| done)?;
+            if is_large {
+                self.large.borrow_mut().add(address, frame, protection);
+            }
+            done += count;
         }
+        Ok(())
+    }
+
+    /// Unmaps pages of this space, in which the core is.
+    fn unmap(&self, address: u64, count: u64) {
+        PageRun { address, frame: 0, count }.unmap().expect("they are mapped");
+        self.large.borrow_mut().remove(address..address + count * PAGE);
     }
 }
 
@@ -130,9 +210,7 @@ impl FrameKeeper for Spaces {
 
     fn leave(&self, frame: u64, count: u64) {
         let free = self.holders.borrow_mut().remove(frame..frame + count);
-        for frames in free {
-            PageRun { address: WINDOW, frame: frames.start, count: frames.end - frames.start }.give_back();
-        }
+        free.into_iter().for_each(|frames| self.free(frames));
     }
 
     fn read(&self, frame: u64, start: u64, bytes: &mut [u8]) -> bool {
@@ -147,20 +225,69 @@ impl FrameKeeper for Spaces {
 impl PageSource for Granted {
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)> {
         self.space.enter();
-        let pages = self.spaces.with_room(self.is_preferred.get(), || PageRun::add(address, count).ok())?;
+        let (pages, contents) = self.spaces.take(address, count, self.is_preferred.get())?;
+        if contents == Contents::Old {
+            // Who runs here would see what others had.
+            self.stop_others();
+        }
+        if pages.map(Protection::ReadWrite).is_err() {
+            self.spaces.free(pages.frame..pages.frame + pages.count);
+            return None;
+        }
+        if contents == Contents::Old {
+            let zeros = [0; PAGE as usize];
+            (0..pages.count).for_each(|page| memory::write(address + page * PAGE, &zeros));
+        }
         Some((pages.frame, pages.count))
+    }
+
+    fn large_bytes(&self) -> u64 {
+        LargePage::BYTES
+    }
+
+    fn add_large(&self, address: u64) -> Option<u64> {
+        if obtainable() < LARGE_RESERVE_BYTES {
+            return None;
+        }
+        self.space.enter();
+        let page = LargePage::take().ok()?;
+        if page.map(address, Protection::ReadWrite).is_err() {
+            page.give_back();
+            return None;
+        }
+        self.spaces.large.borrow_mut().granted(page.frame);
+        self.large.borrow_mut().add(address, page.frame, Protection::ReadWrite);
+        Some(page.frame)
+    }
+
+    fn cut(&self, address: u64) -> bool {
+        let over = self.large.borrow().over(address, LargePage::BYTES);
+        let Some((start, frame, protection)) = over else { return true };
+        if obtainable() < TABLES_BYTES {
+            return false;
+        }
+        // Who runs here would find it missing. Its own tables are there again before anybody looks.
+        self.stop_others();
+        let small = self.pages(start, LARGE_FRAMES, frame);
+        self.unmap(start, LARGE_FRAMES);
+        let is_cut = small.map(protection).is_ok();
+        if !is_cut {
+            let page = LargePage { frame };
+            page.map(start, protection).expect("there was room for it just now");
+            self.large.borrow_mut().add(start, frame, protection);
+        }
+        is_cut
     }
 
     fn protect(&self, address: u64, count: u64, protection: Protection) {
         self.pages(address, count, 0).protect(protection).expect("they are mapped");
+        self.large.borrow_mut().protect(address..address + count * PAGE, protection);
     }
 
     fn remove(&self, address: u64, pieces: &[(u64, u64)]) {
-        let count = pieces.iter().map(|(_, count)| count).sum();
-        self.pages(address, count, 0).unmap().expect("they are mapped");
-        for (frame, count) in pieces {
-            self.give_back(PageRun { address, frame: *frame, count: *count });
-        }
+        self.space.enter();
+        self.unmap(address, pieces.iter().map(|(_, count)| count).sum());
+        pieces.iter().for_each(|(frame, count)| self.give_back(*frame, *count));
     }
 
     fn enter(&self) {
@@ -208,11 +335,13 @@ impl PageSource for Granted {
     }
 
     fn show(&self, address: u64, count: u64, frame: u64, protection: Protection) -> bool {
-        let shown = self.pages(address, count, frame).map(protection).is_ok();
-        if shown {
-            self.spaces.holders.borrow_mut().add(frame..frame + count);
+        let shown = self.map(self.pages(address, count, frame), protection);
+        match shown {
+            Ok(()) => self.spaces.holders.borrow_mut().add(frame..frame + count),
+            Err(0) => {}
+            Err(done) => self.unmap(address, done),
         }
-        shown
+        shown.is_ok()
     }
 
     fn separate(&self, address: u64, frame: u64) -> Option<u64> {
@@ -223,17 +352,17 @@ impl PageSource for Granted {
         }
         // Who runs here would find it missing, and then empty.
         self.stop_others();
-        let copy = self.spaces.with_room(self.is_preferred.get(), || PageRun::take(address, 1).ok())?;
+        let (copy, _) = self.spaces.take(address, 1, self.is_preferred.get())?;
         let mut bytes = [0; PAGE as usize];
         memory::read(address, &mut bytes);
         page.unmap().expect("it is mapped");
         if copy.map(Protection::ReadWrite).is_err() {
-            copy.give_back();
+            self.spaces.free(copy.frame..copy.frame + 1);
             page.map(Protection::Read).expect("there was room for it just now");
             return None;
         }
         memory::write(address, &bytes);
-        self.give_back(page);
+        self.give_back(frame, 1);
         Some(copy.frame)
     }
 

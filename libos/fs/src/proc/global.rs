@@ -102,7 +102,7 @@ fn memory_info(machine: &MachineFacts, text: &mut Text) -> core::fmt::Result {
         ("Mapped", 0),
         ("Shmem", 0),
         ("Slab", 0),
-        ("AnonHugePages", 0),
+        ("AnonHugePages", machine.large_bytes),
     ];
     for (name, bytes) in lines {
         writeln!(text, "{:<15} {}", alloc::format!("{name}:"), kibibytes(bytes))?;

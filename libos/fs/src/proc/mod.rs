@@ -97,6 +97,8 @@ pub struct MachineFacts {
     pub memory_bytes: u64,
     /// Memory that nobody uses.
     pub free_bytes: u64,
+    /// Memory of programs that lies in large pages.
+    pub large_bytes: u64,
     /// Time since boot.
     pub uptime_ns: u64,
     /// How much of it, of all processors, nothing ran.

@@ -27,7 +27,7 @@ const CAPABILITY_MAX: u64 = 40;
 const DUMPABLE: [u64; 2] = [0, 1];
 
 /// What a process has asked for. Some of it is told again and nothing else: there is no core dump, no
-/// transparent huge page that could be refused, no memory that fails.
+/// memory that fails.
 #[derive(Clone, Debug)]
 pub(crate) struct Controls {
     /// What is sent to it when its parent ends.
@@ -38,7 +38,7 @@ pub(crate) struct Controls {
     keeps_capabilities: Cell<bool>,
     no_new_privileges: Cell<bool>,
     timer_slack_ns: Cell<u64>,
-    no_huge_pages: Cell<bool>,
+    pub no_huge_pages: Cell<bool>,
     memory_failure: Cell<u64>,
     /// Which barriers it said that it would want (membarrier(2)).
     pub barriers: Cell<u64>,
@@ -119,7 +119,9 @@ fn prctl(call: &Call<'_>) -> Result<u64, Errno> {
         }
         option::PR_GET_TIMERSLACK => Ok(controls.timer_slack_ns.get()),
         option::PR_SET_THP_DISABLE => {
-            none(&[second, third, fourth]).map(|()| set(&controls.no_huge_pages, first != 0))
+            none(&[second, third, fourth])?;
+            call.memory().take_large(first == 0);
+            Ok(set(&controls.no_huge_pages, first != 0))
         }
         option::PR_GET_THP_DISABLE => {
             none(&[first, second, third, fourth]).map(|()| controls.no_huge_pages.get().into())

@@ -3,7 +3,7 @@
 use crate::call::Call;
 use crate::descriptors::Mappable;
 use crate::descriptors::calls::{get, with_vfs};
-use crate::memory::{Backing, FilePart, MappedRegion, PAGE, Purpose, Rights, SharedPart, Sharing, Where};
+use crate::memory::{Backing, FilePart, LargeUse, MappedRegion, PAGE, Rights, SharedPart, Sharing, Where};
 use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use nom_fs::{Durable, Errno};
@@ -31,7 +31,8 @@ pub const ROWS: &[SystemCall] = &[
         "madvise",
         &["address", "length", "advice"],
         advise,
-        "MADV_DONTNEED and MADV_FREE forget, MADV_REMOVE is refused, other advice is not taken",
+        "MADV_DONTNEED and MADV_FREE forget, MADV_HUGEPAGE and MADV_NOHUGEPAGE are heeded, MADV_REMOVE is \
+         refused, other advice is not taken",
     ),
     SystemCall::complete(abi::__NR_brk, "brk", &["end"], set_break),
     SystemCall::partial(
@@ -110,7 +111,7 @@ fn map(call: &Call<'_>) -> Result<u64, Errno> {
     };
     check_limit(call, length)?;
     let rights = Rights::from_bits(protection as u32);
-    let region = MappedRegion { rights, sharing, backing, purpose: Purpose::Mapping };
+    let region = MappedRegion { sharing, backing, ..MappedRegion::zeros(rights) };
     let at = call.memory().map(place, length, region)?;
     if flags & abi::MAP_POPULATE != 0 && rights != Rights::NONE {
         // What is behind a file's end, or has no memory, comes when it is touched, or does not.
@@ -156,9 +157,11 @@ fn advise(call: &Call<'_>) -> Result<u64, Errno> {
     let [address, length, advice, ..] = call.arguments;
     match advice as u32 {
         abi::MADV_DONTNEED | abi::MADV_FREE => call.memory().forget(address, length)?,
+        abi::MADV_HUGEPAGE => call.memory().use_large(address, length, LargeUse::Everywhere)?,
+        abi::MADV_NOHUGEPAGE => call.memory().use_large(address, length, LargeUse::Nowhere)?,
         abi::MADV_REMOVE | abi::MADV_HWPOISON => return Err(Errno::EINVAL),
         _ if !address.is_multiple_of(PAGE) => return Err(Errno::EINVAL),
-        _ => {}
+        _ => return lock(call),
     }
     Ok(0)
 }

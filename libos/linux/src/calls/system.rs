@@ -5,7 +5,7 @@ use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 
-const USAGE: &str = "the time, all of it the user's, and the present resident size; zeros else";
+const USAGE: &str = "the time, all of it the user's, the present resident size, and of a process its page faults; zeros else";
 
 /// These calls.
 pub const ROWS: &[SystemCall] = &[
@@ -60,6 +60,7 @@ fn random(call: &Call<'_>) -> Result<u64, Errno> {
 
 fn info(call: &Call<'_>) -> Result<u64, Errno> {
     let (all, free) = memory_bytes();
+    let free = free + call.family().spaces.idle_bytes();
     let uptime = call.now().1 / 1_000_000_000;
     let processes = call.family().processes().len() as u64;
     // Uptime; three loads; memory: all, free, shared, buffers; swap: all, free; processes; high memory: all,
@@ -92,14 +93,20 @@ fn usage(call: &Call<'_>) -> Result<u64, Errno> {
     const CHILDREN: i32 = -1;
     const THREAD: i32 = 1;
     let resident_bytes = call.memory().bytes().1;
-    let words = match call.int(0) {
+    let mut words = match call.int(0) {
         OWN => usage_words(call.process().ran_ns(), resident_bytes),
         THREAD => usage_words(call.task().ran_ns(), resident_bytes),
         CHILDREN => usage_words(call.process().children_ran_ns(), 0),
         _ => return Err(Errno::EINVAL),
     };
+    if call.int(0) == OWN {
+        words[MINOR_FAULTS] = call.memory().faults();
+    }
     call.memory().write_value(call.arguments[1], &words).map(|()| 0)
 }
+
+/// Where a `struct rusage` has how many page faults read nothing from a disk.
+const MINOR_FAULTS: usize = 8;
 
 /// Linux's `struct rusage`: the user's time, and the largest resident size in KiB, of which the present one
 /// is told; all else is zero.

@@ -1,8 +1,8 @@
 //! What a process changes about its memory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2).
 
 use super::{
-    Backing, GAP, MappedRegion, PAGE, Part, ProcessMemory, Purpose, REGIONS_MAX, RangeMap, Rights, Run,
-    SharedPages, SharedPart, Sharing, State, Touch, UNPACKED,
+    Backing, GAP, LargeUse, MappedRegion, PAGE, Part, ProcessMemory, Purpose, REGIONS_MAX, RangeMap, Rights,
+    Run, SharedPages, SharedPart, Sharing, State, Touch, UNPACKED, cut,
 };
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -49,10 +49,17 @@ impl ProcessMemory {
                 if matches!(place, Where::AtIfFree(_)) && !state.regions.is_free(range.clone()) {
                     return Err(Errno::EEXIST);
                 }
-                state.drop_pages(&*self.pages, range);
+                state.drop_pages(&*self.pages, range)?;
                 address
             }
-            Where::Near(wish) => state.place_for(wish - wish % PAGE, bytes).ok_or(Errno::ENOMEM)?,
+            Where::Near(wish) => {
+                let align = if takes_large(&region, bytes, self.pages.large_bytes()) {
+                    self.pages.large_bytes()
+                } else {
+                    PAGE
+                };
+                state.place_for(wish - wish % PAGE, bytes, align).ok_or(Errno::ENOMEM)?
+            }
         };
         state.regions.insert(address..address + bytes, region);
         Ok(address)
@@ -61,23 +68,24 @@ impl ProcessMemory {
     /// Unmaps what is mapped there.
     ///
     /// # Errors
-    /// `EINVAL`.
+    /// `EINVAL`; `ENOMEM` as for [`cut`].
     pub fn unmap(&self, address: u64, bytes: u64) -> Result<(), Errno> {
         let bytes = whole_pages(bytes)?;
         let range = range_of(address, bytes).map_err(|_| Errno::EINVAL)?;
         let state = &mut *self.state.borrow_mut();
-        state.regions.remove(range.clone());
+        state.drop_pages(&*self.pages, range.clone())?;
         if range.end >= state.packed.0 {
             state.packed = UNPACKED;
         }
-        state.drop_pages(&*self.pages, range);
+        state.regions.remove(range);
         Ok(())
     }
 
     /// Changes what may be done there, where all must be mapped.
     ///
     /// # Errors
-    /// `EINVAL`, `ENOMEM` (not all is mapped), `EACCES` (of a file that is open for reading).
+    /// `EINVAL`, `ENOMEM` (not all is mapped, or as for [`cut`]), `EACCES` (of a file that is open for
+    /// reading).
     pub fn protect(&self, address: u64, bytes: u64, rights: Rights) -> Result<(), Errno> {
         if !address.is_multiple_of(PAGE) {
             return Err(Errno::EINVAL);
@@ -97,6 +105,7 @@ impl ProcessMemory {
         if state.regions.overlapping(range.clone()).any(is_refused) {
             return Err(Errno::EACCES);
         }
+        cut(&*self.pages, &range)?;
         for (part, region) in state.regions.remove(range.clone()) {
             state.regions.insert(part, MappedRegion { rights, ..region });
         }
@@ -125,7 +134,25 @@ impl ProcessMemory {
         let state = &mut *self.state.borrow_mut();
         // What is shared stays where all find it.
         for (part, _) in state.regions.overlapping(range.clone()).collect::<Vec<_>>() {
-            state.drop_pages(&*self.pages, part);
+            state.drop_pages(&*self.pages, part)?;
+        }
+        if state.regions.covers(range) { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Where a range has large pages from now on: those that are there stay.
+    ///
+    /// # Errors
+    /// `EINVAL`; `ENOMEM` (not all is mapped; the rest is told), as for [`cut`].
+    pub fn use_large(&self, address: u64, bytes: u64, large: LargeUse) -> Result<(), Errno> {
+        if bytes == 0 {
+            return if address.is_multiple_of(PAGE) { Ok(()) } else { Err(Errno::EINVAL) };
+        }
+        let range = range_of(address, whole_pages(bytes)?)?;
+        let state = &mut *self.state.borrow_mut();
+        // A large page is in one region.
+        cut(&*self.pages, &range)?;
+        for (part, region) in state.regions.remove(range.clone()) {
+            state.regions.insert(part, MappedRegion { large, ..region });
         }
         if state.regions.covers(range) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
@@ -164,14 +191,16 @@ impl ProcessMemory {
     pub fn remap(&self, address: u64, old: u64, new: u64, to: Option<Where>) -> Result<u64, Errno> {
         let (old, new) = (whole_pages(old)?, whole_pages(new)?);
         let range = range_of(address, old)?;
-        let region = self.region_of(range.clone())?;
         let is_fixed = matches!(to, Some(Where::At(_) | Where::AtIfFree(_)));
         if !is_fixed && new <= old {
+            // As on Linux, what is behind the first page may be anything.
+            self.region_of(address..address + PAGE)?;
             if new < old {
                 self.unmap(address + new, old - new)?;
             }
             return Ok(address);
         }
+        let region = self.region_of(range.clone())?;
         let behind = range.end..address.saturating_add(new);
         let is_last =
             self.state.borrow().regions.find(address).is_some_and(|(found, _)| found.end == range.end);
@@ -195,6 +224,7 @@ impl ProcessMemory {
     /// `ENOMEM` if there is no room for the kernel's tables.
     fn move_pages(&self, from: Range<u64>, to: u64) -> Result<(), Errno> {
         let state = &mut *self.state.borrow_mut();
+        cut(&*self.pages, &from)?;
         let parts: Vec<_> = state.runs.overlapping(from.clone()).collect();
         let place = |part: &Range<u64>| (part.start - from.start + to, (part.end - part.start) / PAGE);
         for (index, (part, run)) in parts.iter().enumerate() {
@@ -260,7 +290,8 @@ impl ProcessMemory {
     /// Unmaps everything.
     pub fn clear(&self) {
         let state = &mut *self.state.borrow_mut();
-        state.drop_pages(&*self.pages, 0..HIGH.end);
+        // No large page reaches over the ends of all that there is.
+        let _ = state.drop_pages(&*self.pages, 0..HIGH.end);
         (state.regions, state.packed) = (RangeMap::default(), UNPACKED);
         state.heap = 0..0;
     }
@@ -300,17 +331,27 @@ impl ProcessMemory {
 }
 
 impl State {
-    fn place_for(&mut self, wish: u64, bytes: u64) -> Option<u64> {
+    /// A free place for so many bytes, where it is wished or at a multiple of `align`.
+    fn place_for(&mut self, wish: u64, bytes: u64, align: u64) -> Option<u64> {
         let wished = wish..wish.checked_add(bytes)?;
         if wish != 0 && is_place(&wished) && self.regions.is_free(wished) {
             return Some(wish);
         }
         let (above, least) = self.packed;
-        let end = if bytes >= least { above.min(self.place.end) } else { self.place.end };
-        let place = self.regions.place_below(self.place.start..end, bytes, GAP)?;
-        self.packed = (place, bytes);
+        let needed = bytes.checked_add(align - PAGE)?;
+        let end = if needed >= least { above.min(self.place.end) } else { self.place.end };
+        let place = self.regions.place_below(self.place.start..end, needed, GAP)?;
+        let last = place + (needed - bytes);
+        let place = last - last % align;
+        self.packed = (place, needed);
         Some(place)
     }
+}
+
+/// Whether a region of so many bytes is whole large pages of its own: as Linux, nothing else is placed so.
+fn takes_large(region: &MappedRegion, bytes: u64, large_bytes: u64) -> bool {
+    let is_own = matches!((&region.backing, region.sharing), (Backing::Zero, Sharing::Private));
+    is_own && bytes.is_multiple_of(large_bytes)
 }
 
 fn whole_pages(bytes: u64) -> Result<u64, Errno> {

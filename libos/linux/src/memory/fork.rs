@@ -36,6 +36,7 @@ impl ProcessMemory {
             })
             .collect();
         let mut shown = Vec::new();
+        child.takes_large.set(self.takes_large.get());
         for (part, run) in parts {
             let run = Run { hold: Hold::Common, ..run };
             let protection = run.allowed(run.protection);

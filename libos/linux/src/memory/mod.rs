@@ -9,6 +9,7 @@ mod change;
 mod fork;
 pub mod holders;
 pub mod kept;
+pub mod large;
 mod ranges;
 mod reached;
 mod region;
@@ -18,6 +19,7 @@ mod shared;
 pub(crate) mod tests;
 
 pub use change::{PLACE, WINDOW, Where};
+pub use large::LargeUse;
 pub use ranges::{Part, RangeMap};
 pub use reached::{Reached, ReachedPieces};
 pub use region::{Backing, Contents, FilePart, MappedRegion, Purpose, Rights, SharedPart, Sharing};
@@ -25,7 +27,7 @@ pub use shared::{FrameKeeper, SharedPages};
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::cmp::Ordering;
 use core::fmt;
 use core::ops::Range;
@@ -47,6 +49,14 @@ pub trait PageSource {
     /// Maps up to `count` zeroed pages, at least one, at `address`, readable and writable: their first frame,
     /// and how many they are. Nothing if there is no memory, or no room at that address.
     fn add(&self, address: u64, count: u64) -> Option<(u64, u64)>;
+    /// Bytes of a large page.
+    fn large_bytes(&self) -> u64;
+    /// Maps a zeroed large page at `address`, a multiple of its bytes, readable and writable: its first
+    /// frame. Nothing unless there is plenty of memory.
+    fn add_large(&self, address: u64) -> Option<u64>;
+    /// Has no large page reach over `address`: one that did is small pages then. What is done with pages, is
+    /// done with all of a large one. Whether there was memory for that.
+    fn cut(&self, address: u64) -> bool;
     /// Changes what may be done with pages that are there.
     fn protect(&self, address: u64, count: u64, protection: Protection);
     /// Unmaps pages that are in one piece at `address`, and gives them back: their frames are in `pieces`,
@@ -192,6 +202,10 @@ pub enum Bad {
 pub struct ProcessMemory {
     pages: Rc<dyn PageSource>,
     state: RefCell<State>,
+    /// Whether there may be large pages (`PR_SET_THP_DISABLE`).
+    takes_large: Cell<bool>,
+    /// How often something was made there that was touched.
+    faults: Cell<u64>,
 }
 
 struct State {
@@ -225,7 +239,24 @@ impl ProcessMemory {
         ProcessMemory {
             pages,
             state: RefCell::new(State { regions, runs, place, heap: 0..0, packed: UNPACKED }),
+            takes_large: Cell::new(true),
+            faults: Cell::new(0),
         }
+    }
+
+    /// Whether there may be large pages from now on: those that are there stay.
+    pub fn take_large(&self, takes: bool) {
+        self.takes_large.set(takes);
+    }
+
+    /// How often something was made there that was touched.
+    pub fn faults(&self) -> u64 {
+        self.faults.get()
+    }
+
+    /// The same memory's, before a program began that has this one.
+    pub fn count_on(&self, faults: u64) {
+        self.faults.set(faults);
     }
 
     /// The regions, by ascending address.
@@ -275,6 +306,7 @@ impl ProcessMemory {
     /// # Errors
     /// As [`ProcessMemory::touch`].
     pub fn try_touch(&self, address: u64, touch: Touch) -> Result<(), Bad> {
+        self.faults.set(self.faults.get() + 1);
         let state = &mut *self.state.borrow_mut();
         let (range, region) = state.regions.find(address).ok_or(Bad::NoRegion)?;
         if !region.rights.allow(touch) {
@@ -288,6 +320,7 @@ impl ProcessMemory {
         if let Some((start, run)) = state.runs.find(page).map(|(there, run)| (there.start, run)) {
             let mut run = run.behind(page - start);
             if run.hold == Hold::Common && wanted.writable() && touch == Touch::Write {
+                cut(&*self.pages, &(page..page + PAGE)).map_err(|_| Bad::NoMemory)?;
                 run.frame = self.pages.separate(page, run.frame).ok_or(Bad::NoMemory)?;
                 (run.hold, run.protection) = (Hold::Own, Protection::ReadWrite);
                 state.runs.insert(page..page + PAGE, run);
@@ -299,12 +332,16 @@ impl ProcessMemory {
             }
             let wanted = run.allowed(wanted);
             if run.protection != wanted {
+                cut(&*self.pages, &(page..page + PAGE)).map_err(|_| Bad::NoMemory)?;
                 self.pages.protect(page, 1, wanted);
                 state.runs.insert(page..page + PAGE, Run { protection: wanted, ..run });
             }
             return Ok(());
         }
         let region = region.clone();
+        if self.takes_large.get() && state.bring_large(&*self.pages, &range, &region, page, wanted) {
+            return Ok(());
+        }
         let around = page - page % (AROUND * PAGE);
         let window = around.max(range.start)..(around + AROUND * PAGE).min(range.end);
         if let Backing::Shared(part) = region.behind(page - range.start).backing {
@@ -477,6 +514,24 @@ impl State {
         touch.is_allowed_by(protection).then_some(end)
     }
 
+    /// Makes a large page there that has `page` in it, if there can be one.
+    fn bring_large(
+        &mut self,
+        pages: &dyn PageSource,
+        range: &Range<u64>,
+        region: &MappedRegion,
+        page: u64,
+        wanted: Protection,
+    ) -> bool {
+        let Some(block) = self.large_block(pages, range, region, page) else { return false };
+        let Some(frame) = pages.add_large(block.start) else { return false };
+        if wanted != Protection::ReadWrite {
+            pages.protect(block.start, (block.end - block.start) / PAGE, wanted);
+        }
+        self.runs.insert(block, Run { frame, protection: wanted, hold: Hold::Own });
+        true
+    }
+
     /// Makes pages of a region there: `page`, and those around it within `window` that are not there yet.
     fn fill(
         &mut self,
@@ -589,17 +644,32 @@ impl State {
 
     /// Gives back what is there of `range`: what is side by side is unmapped at once, since the kernel looks
     /// each time whether its tables are empty.
-    fn drop_pages(&mut self, pages: &dyn PageSource, range: Range<u64>) {
+    ///
+    /// # Errors
+    /// As [`cut`].
+    fn drop_pages(&mut self, pages: &dyn PageSource, range: Range<u64>) -> Result<(), Errno> {
+        cut(pages, &range)?;
         for beside in self.runs.remove(range).chunk_by(|(part, _), (next, _)| part.end == next.start) {
             let piece = |(part, run): &(Range<u64>, Run)| (run.frame, (part.end - part.start) / PAGE);
             let pieces: Vec<_> = beside.iter().map(piece).collect();
             pages.remove(beside[0].0.start, &pieces);
         }
+        Ok(())
     }
+}
+
+/// Something else than around it is to be done with `range`: no large page reaches over its ends then.
+///
+/// # Errors
+/// `ENOMEM` if there is no memory for the tables of small pages.
+fn cut(pages: &dyn PageSource, range: &Range<u64>) -> Result<(), Errno> {
+    let is_cut = pages.cut(range.start) && pages.cut(range.end);
+    if is_cut { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
 impl Drop for ProcessMemory {
     fn drop(&mut self) {
-        self.state.get_mut().drop_pages(&*self.pages, 0..u64::MAX - PAGE + 1);
+        // No large page reaches over the ends of all that there is.
+        let _ = self.state.get_mut().drop_pages(&*self.pages, 0..u64::MAX - PAGE + 1);
     }
 }

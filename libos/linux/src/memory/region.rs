@@ -1,6 +1,6 @@
 //! What a range of a process's addresses is to be.
 
-use super::{Bad, Hold, PAGE, PageSource, Part, Run, SharedPages, Touch};
+use super::{Bad, Hold, LargeUse, PAGE, PageSource, Part, Run, SharedPages, Touch};
 use alloc::rc::Rc;
 use core::fmt;
 use core::ops::Range;
@@ -250,12 +250,20 @@ pub struct MappedRegion {
     pub backing: Backing,
     /// What it is for.
     pub purpose: Purpose,
+    /// Where it has large pages.
+    pub large: LargeUse,
 }
 
 impl MappedRegion {
     /// Zeros of the process's own.
     pub fn zeros(rights: Rights) -> MappedRegion {
-        MappedRegion { rights, sharing: Sharing::Private, backing: Backing::Zero, purpose: Purpose::Mapping }
+        MappedRegion {
+            rights,
+            sharing: Sharing::Private,
+            backing: Backing::Zero,
+            purpose: Purpose::Mapping,
+            large: LargeUse::default(),
+        }
     }
 
     /// The same of what is shared, from its beginning on.
@@ -318,7 +326,8 @@ impl Part for MappedRegion {
     }
 
     fn goes_on_as(&self, count: u64, next: &MappedRegion) -> bool {
-        let same = (self.rights, self.sharing, self.purpose) == (next.rights, next.sharing, next.purpose);
+        let what = |region: &MappedRegion| (region.rights, region.sharing, region.purpose, region.large);
+        let same = what(self) == what(next);
         same && match (&self.behind(count).backing, &next.backing) {
             (Backing::Zero, Backing::Zero) => true,
             (Backing::File(own), Backing::File(other)) => {

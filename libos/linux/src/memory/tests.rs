@@ -2,11 +2,13 @@ use super::kept::KeptFrames;
 use super::*;
 use core::cell::Cell;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
 
 pub(crate) const START: u64 = 0x40_0000;
 const PAGES: u64 = 24;
+/// Pages of a large page.
+const LARGE: u64 = 4;
 
 /// A frame: in how many places it is, and what it holds.
 type FakeFrame = (u32, Vec<u8>);
@@ -37,6 +39,9 @@ pub(crate) struct FakePages {
     /// Most pages at a time, and most in all.
     at_once: u64,
     most: usize,
+    /// Where large pages are, and most of them in all.
+    large: RefCell<BTreeSet<u64>>,
+    large_most: usize,
     /// How many calls that show pages are left until there is no room for tables; no limit if nothing.
     shows: Cell<Option<usize>>,
 }
@@ -48,6 +53,14 @@ impl FakePages {
             self.frames.frames.borrow_mut().insert(frame + page, (1, vec![0; PAGE as usize]));
         }
         frame
+    }
+
+    /// No large page is only partly among so many pages.
+    fn assert_whole(&self, address: u64, count: u64) {
+        for edge in [address, address + count * PAGE] {
+            let block = edge - edge % (LARGE * PAGE);
+            assert!(edge == block || !self.large.borrow().contains(&block), "{edge:#x} is in a large page");
+        }
     }
 
     fn is_full(&self, count: u64) -> bool {
@@ -102,13 +115,44 @@ impl PageSource for FakePages {
         Some((frame, count))
     }
 
+    fn large_bytes(&self) -> u64 {
+        LARGE * PAGE
+    }
+
+    fn add_large(&self, address: u64) -> Option<u64> {
+        if self.large.borrow().len() >= self.large_most || self.is_full(LARGE) {
+            return None;
+        }
+        assert!(address.is_multiple_of(LARGE * PAGE));
+        let frame = self.new_frames(LARGE);
+        for page in 0..LARGE {
+            let new = (frame + page, Protection::ReadWrite);
+            let old = self.pages.borrow_mut().insert(address + page * PAGE, new);
+            assert!(old.is_none(), "it is there already");
+        }
+        self.large.borrow_mut().insert(address);
+        Some(frame)
+    }
+
+    fn cut(&self, address: u64) -> bool {
+        let block = address - address % (LARGE * PAGE);
+        if address != block {
+            self.large.borrow_mut().remove(&block);
+        }
+        true
+    }
+
     fn protect(&self, address: u64, count: u64, protection: Protection) {
+        self.assert_whole(address, count);
         for page in 0..count {
             self.pages.borrow_mut().get_mut(&(address + page * PAGE)).expect("it is there").1 = protection;
         }
     }
 
     fn remove(&self, address: u64, pieces: &[(u64, u64)]) {
+        let count: u64 = pieces.iter().map(|(_, count)| count).sum();
+        self.assert_whole(address, count);
+        self.large.borrow_mut().retain(|block| !(address..address + count * PAGE).contains(block));
         let frames = pieces.iter().flat_map(|(frame, count)| *frame..frame + count);
         for (frame, page) in frames.zip(0..) {
             let (own, ..) = self.pages.borrow_mut().remove(&(address + page * PAGE)).expect("it is there");
@@ -124,8 +168,9 @@ impl PageSource for FakePages {
     }
 
     fn another(&self) -> Option<Rc<dyn PageSource>> {
-        let frames = self.frames.clone();
-        Some(Rc::new(FakePages { frames, at_once: self.at_once, most: self.most, ..FakePages::default() }))
+        let (frames, large_most) = (self.frames.clone(), self.large_most);
+        let (at_once, most) = (self.at_once, self.most);
+        Some(Rc::new(FakePages { frames, at_once, most, large_most, ..FakePages::default() }))
     }
 
     fn show(&self, address: u64, count: u64, frame: u64, protection: Protection) -> bool {
@@ -143,6 +188,7 @@ impl PageSource for FakePages {
     }
 
     fn separate(&self, address: u64, frame: u64) -> Option<u64> {
+        self.assert_whole(address, 1);
         let (own, protection) = self.pages.borrow()[&address];
         assert_eq!((own, protection != Protection::None), (frame, true));
         let (holders, bytes) = self.frames.frames.borrow()[&frame].clone();
@@ -236,7 +282,12 @@ fn byte_of(offset: u64) -> u8 {
 }
 
 pub(crate) fn memory(at_once: u64, most: usize) -> (Rc<FakePages>, ProcessMemory) {
-    let pages = Rc::new(FakePages { at_once, most, ..FakePages::default() });
+    memory_with_large(at_once, most, 0)
+}
+
+/// With so many large pages at most.
+fn memory_with_large(at_once: u64, most: usize, large_most: usize) -> (Rc<FakePages>, ProcessMemory) {
+    let pages = Rc::new(FakePages { at_once, most, large_most, ..FakePages::default() });
     (pages.clone(), ProcessMemory::new(pages, START..START + PAGES * PAGE))
 }
 
@@ -258,6 +309,7 @@ enum Step {
     Forget(u64, u64),
     Write(u64, u8),
     Remap(u64, u64, u64),
+    UseLarge(u64, u64, LargeUse),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -270,6 +322,8 @@ fn step() -> impl Strategy<Value = Step> {
         range().prop_map(|(page, count)| Step::Forget(page, count)),
         (0..PAGES, any::<u8>()).prop_map(|(page, byte)| Step::Write(page, byte)),
         (range(), 1..8u64).prop_map(|((page, count), new)| Step::Remap(page, count, new)),
+        (range(), prop_oneof![Just(LargeUse::Everywhere), Just(LargeUse::Nowhere), Just(LargeUse::Filled)])
+            .prop_map(|((page, count), large)| Step::UseLarge(page, count, large)),
     ]
 }
 
@@ -320,6 +374,10 @@ fn play(memory: &ProcessMemory, model: &mut Model, step: &Step) {
             }
         }
         Step::Remap(page, old, new) => remap(memory, model, page, old, new),
+        Step::UseLarge(page, count, large) => {
+            let is_all = (page..page + count).all(|page| model.contains_key(&page));
+            assert_eq!(memory.use_large(at(page), count * PAGE, large).is_ok(), is_all);
+        }
     }
 }
 
@@ -346,8 +404,9 @@ proptest! {
     fn memory_is_what_a_model_of_its_pages_says(
         steps in proptest::collection::vec(step(), 0..40),
         at_once in 1..20u64,
+        large in 0..6usize,
     ) {
-        let (pages, memory) = memory(at_once, 1000);
+        let (pages, memory) = memory_with_large(at_once, 1000, large);
         let mut model = Model::new();
         for step in &steps {
             play(&memory, &mut model, step);
@@ -368,8 +427,9 @@ proptest! {
     fn nobody_sees_what_another_does_behind_a_fork(
         steps in proptest::collection::vec((any::<u8>(), proptest::option::weighted(0.9, step())), 0..60),
         at_once in 1..20u64,
+        large in 0..6usize,
     ) {
-        let (pages, first) = memory(at_once, 10_000);
+        let (pages, first) = memory_with_large(at_once, 10_000, large);
         let mut all = vec![(first, Model::new())];
         for (who, step) in &steps {
             let who = usize::from(*who) % all.len();
@@ -837,10 +897,46 @@ proptest! {
                 continue;
             }
             let (place, bytes) = (memory.place(), pages * PAGE);
-            let expected = memory.state.borrow().regions.place_below(place, bytes, GAP);
+            let slack = if pages.is_multiple_of(LARGE) { (LARGE - 1) * PAGE } else { 0 };
+            let expected = memory.state.borrow().regions.place_below(place, bytes + slack, GAP);
+            let align = slack + PAGE;
+            let expected = expected.map(|at| (at + slack) / align * align);
             let found = memory.map(Where::Near(0), bytes, MappedRegion::zeros(Rights::READ));
             prop_assert_eq!(found.ok(), expected);
             there.extend(expected.map(|at| (at, bytes)));
         }
     }
+}
+
+/// A large page comes by one touch where the block beside it has been filled, or where it was asked for; never
+/// where it would reach over its region's ends, or over what is there.
+#[test]
+fn who_fills_memory_in_order_gets_large_pages() {
+    const BLOCK: u64 = LARGE * PAGE;
+    let (pages, memory) = memory_with_large(64, 1000, 10);
+    let zeros = || MappedRegion::zeros(Rights::READ_WRITE);
+    let there = || pages.large.borrow().iter().map(|at| (at - START) / BLOCK).collect::<Vec<_>>();
+    let touch = |block: u64| memory.write(START + block * BLOCK + 5, &[1]).expect("it is mapped");
+    let wish = |block: u64, bytes| memory.use_large(START + block * BLOCK, bytes, LargeUse::Everywhere);
+    memory.map(Where::At(START), 20 * BLOCK - PAGE, zeros()).expect("there is room");
+    // Those around it come, four blocks.
+    touch(0);
+    touch(9);
+    assert_eq!(there(), [], "nothing beside it was filled");
+    touch(4);
+    touch(7);
+    assert_eq!(there(), [4, 7]);
+    wish(14, BLOCK).expect("it is mapped");
+    touch(14);
+    assert_eq!(there(), [4, 7, 14]);
+    wish(19, BLOCK - PAGE).expect("it is mapped");
+    touch(19);
+    assert_eq!(there(), [4, 7, 14], "its region ends within it");
+    memory.unmap(START + 7 * BLOCK + PAGE, PAGE).expect("it is mapped");
+    assert_eq!(there(), [4, 14], "a part of it is gone");
+    memory.map(Where::At(START + 14 * BLOCK), BLOCK, zeros()).expect("there is room");
+    wish(14, BLOCK).expect("it is mapped");
+    memory.take_large(false);
+    touch(14);
+    assert_eq!(there(), [4], "it is to have none");
 }

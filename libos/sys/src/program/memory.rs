@@ -118,15 +118,57 @@ impl PageRun {
             .in_calls(|_, frame, count| unsafe { raw::memory_release(frame, PageSize::Small as u64, count) });
     }
 
-    /// Does something with as many at a time as a call takes: their address, frame and number.
+    /// Does something with as many at a time as a call takes: their address, frame and number. A large page
+    /// among them is in one call.
     fn in_calls(self, call: impl Fn(u64, u64, u64) -> Result<u64>) -> Result<()> {
         let mut done = 0;
         while done < self.count {
-            let count = (self.count - done).min(PAGES_MAX);
-            call(self.address + done * FRAME_BYTES, self.frame + done, count)?;
+            let address = self.address + done * FRAME_BYTES;
+            let in_block = PAGES_MAX - address / FRAME_BYTES % PAGES_MAX;
+            let count = (self.count - done).min(in_block);
+            call(address, self.frame + done, count)?;
             done += count;
         }
         Ok(())
+    }
+}
+
+/// Frames of one grant that are mapped by one entry, or as 4 KiB pages: they are given back together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargePage {
+    /// Its first frame.
+    pub frame: u64,
+}
+
+impl LargePage {
+    /// Bytes of one: where it is mapped, and where it lies, is a multiple of them.
+    pub const BYTES: u64 = PageSize::Large.bytes();
+
+    /// Takes one that is zeroed.
+    ///
+    /// # Errors
+    /// As `memory_grant` says.
+    pub fn take() -> Result<LargePage> {
+        // SAFETY: a new grant is memory that nothing refers to yet.
+        let frame = unsafe { raw::memory_grant(PageSize::Large as u64, 1, ANY_COLOUR) }?;
+        Ok(LargePage { frame })
+    }
+
+    /// Maps it by one entry, in the space that the core is in: [`PageRun`] protects and unmaps it as a whole.
+    ///
+    /// # Errors
+    /// OutsideUserSpace if `address` is no place of programs; as `memory_map` says.
+    pub fn map(self, address: u64, protection: Protection) -> Result<()> {
+        check(address, LargePage::BYTES)?;
+        // SAFETY: no region of the library is there (`check`), so nothing relies on what is mapped there.
+        unsafe { raw::memory_map(address, self.frame, PageSize::Large as u64, 1, protection as u64) }?;
+        Ok(())
+    }
+
+    /// Gives it back, unless it or a part of it is mapped anywhere.
+    pub fn give_back(self) {
+        // SAFETY: as for `PageRun::give_back`.
+        let _ = unsafe { raw::memory_release(self.frame, PageSize::Large as u64, 1) };
     }
 }
 
