@@ -24,7 +24,7 @@
 #include <x86intrin.h>
 
 enum { BATCHES = 31, CALLS = 200, SWITCHES = 1000, PAGE = 4096, PAGES = 256, FILE_BYTES = 64 * PAGE };
-enum { COMPUTED = 20000000 };
+enum { LARGE_PAGES = 2048, COMPUTED = 20000000 };
 
 typedef unsigned long long cycles;
 
@@ -146,6 +146,47 @@ static cycles page_fault(void)
     cycles end = __rdtsc();
     check(munmap(pages, PAGES * PAGE) == 0, "munmap");
     return (end - start) / PAGES;
+}
+
+/* Memory of LARGE_PAGES, of whatever pages the system takes for it, filled in order: for each 4 KiB. */
+static char *large;
+
+static cycles fill(void)
+{
+    cycles start = __rdtsc();
+    for (int i = 0; i < LARGE_PAGES; i++)
+        *(volatile char *)(large + i * PAGE) += 1;
+    return (__rdtsc() - start) / LARGE_PAGES;
+}
+
+static void map_large(void)
+{
+    large = mmap(NULL, LARGE_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(large != MAP_FAILED, "mmap");
+    madvise(large, LARGE_PAGES * PAGE, MADV_HUGEPAGE);
+}
+
+static cycles large_fault(void)
+{
+    map_large();
+    cycles each = fill();
+    check(munmap(large, LARGE_PAGES * PAGE) == 0, "munmap");
+    return each;
+}
+
+/* The same where a child had it, too, that has ended. */
+static cycles write_after_fork(void)
+{
+    map_large();
+    fill();
+    pid_t child = fork();
+    check(child >= 0, "fork");
+    if (child == 0)
+        _exit(0);
+    check(waitpid(child, NULL, 0) == child, "waitpid");
+    cycles each = fill();
+    check(munmap(large, LARGE_PAGES * PAGE) == 0, "munmap");
+    return each;
 }
 
 static cycles map_unmap(void)
@@ -282,6 +323,8 @@ static void one_processor(void)
     figure("system_call", BATCHES, system_call);
     figure("clock_read", BATCHES, clock_read);
     figure("page_fault", BATCHES, page_fault);
+    figure("large_fault", BATCHES, large_fault);
+    figure("write_after_fork", BATCHES, write_after_fork);
     figure("map_unmap", BATCHES, map_unmap);
     files();
     pthread_t other;

@@ -155,7 +155,9 @@ pub(crate) fn load(
     let (file, arguments) = resolve(process, thread, path, arguments)?;
     let program = parse(&file)?;
     let memory = OwnMemory::new(&process.family).ok_or(LoadError::NoMemory)?;
-    memory.take_large(!process.controls.no_huge_pages.get());
+    if process.controls.no_huge_pages.get() {
+        memory.refuse_large();
+    }
     memory.count_on(process.memory().faults());
     // The heap behind it has room to grow; what is mapped later comes from above.
     let space = memory.place();

@@ -344,6 +344,10 @@ impl PageSource for Granted {
         shown.is_ok()
     }
 
+    fn alone(&self, frame: u64, count: u64) -> u64 {
+        self.spaces.holders.borrow().alone(frame..frame + count)
+    }
+
     fn separate(&self, address: u64, frame: u64) -> Option<u64> {
         let page = self.pages(address, 1, frame);
         if !self.spaces.holders.borrow().has_several(frame) {

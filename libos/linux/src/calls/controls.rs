@@ -120,7 +120,10 @@ fn prctl(call: &Call<'_>) -> Result<u64, Errno> {
         option::PR_GET_TIMERSLACK => Ok(controls.timer_slack_ns.get()),
         option::PR_SET_THP_DISABLE => {
             none(&[second, third, fourth])?;
-            call.memory().take_large(first == 0);
+            match first {
+                0 => call.memory().allow_large(),
+                _ => call.memory().refuse_large(),
+            }
             Ok(set(&controls.no_huge_pages, first != 0))
         }
         option::PR_GET_THP_DISABLE => {

@@ -5,7 +5,7 @@ use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
 
-const USAGE: &str = "the time, all of it the user's, the present resident size, and of a process its page faults; zeros else";
+const USAGE: &str = "all time is the user's; the present resident size; a process's page faults; zeros else";
 
 /// These calls.
 pub const ROWS: &[SystemCall] = &[

@@ -42,6 +42,12 @@ impl Holders {
         self.others.find(frame).is_some()
     }
 
+    /// How many of `frames` only one has, up to the first that more than one has.
+    pub fn alone(&self, frames: Range<u64>) -> u64 {
+        let next = self.others.overlapping(frames.clone()).next();
+        next.map_or(frames.end, |(part, _)| part.start) - frames.start
+    }
+
     /// One has these frames no more: those that nobody has, in pieces.
     pub fn remove(&mut self, frames: Range<u64>) -> Vec<Range<u64>> {
         let mut free = Vec::new();
@@ -89,6 +95,8 @@ mod tests {
                     let expected: Vec<u64> = frames.filter(|frame| model[*frame as usize] == 0).collect();
                     prop_assert_eq!(free, expected);
                 }
+                let alone = (start..start + count).take_while(|frame| model[*frame as usize] <= 1).count();
+                prop_assert_eq!(holders.alone(start..start + count), alone as u64);
                 for (frame, count) in model.iter().enumerate() {
                     prop_assert_eq!(holders.has_several(frame as u64), *count > 1);
                 }

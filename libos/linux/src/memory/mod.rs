@@ -69,6 +69,8 @@ pub trait PageSource {
     /// Maps pages that are mapped in another place: whoever removes them last gives them back. Whether there
     /// was room.
     fn show(&self, address: u64, count: u64, frame: u64, protection: Protection) -> bool;
+    /// How many of `count` frames from this one on are in no other place, up to the first that is in one.
+    fn alone(&self, frame: u64, count: u64) -> u64;
     /// Makes a readable page, which may be mapped in other places, too, one that is mapped here alone and can
     /// be written: its frame then. Nothing if there is no memory: it is as it was.
     fn separate(&self, address: u64, frame: u64) -> Option<u64>;
@@ -244,9 +246,14 @@ impl ProcessMemory {
         }
     }
 
-    /// Whether there may be large pages from now on: those that are there stay.
-    pub fn take_large(&self, takes: bool) {
-        self.takes_large.set(takes);
+    /// No large page comes from now on, whatever was said of a region: those that are there stay.
+    pub fn refuse_large(&self) {
+        self.takes_large.set(false);
+    }
+
+    /// Large pages come again where they are to.
+    pub fn allow_large(&self) {
+        self.takes_large.set(true);
     }
 
     /// How often something was made there that was touched.
@@ -317,14 +324,11 @@ impl ProcessMemory {
             return Err(behind);
         }
         let wanted = region.rights.protection(touch);
-        if let Some((start, run)) = state.runs.find(page).map(|(there, run)| (there.start, run)) {
-            let mut run = run.behind(page - start);
+        if let Some((there, run)) = state.runs.find(page).map(|(there, run)| (there, run.clone())) {
+            let mut run = run.behind(page - there.start);
             if run.hold == Hold::Common && wanted.writable() && touch == Touch::Write {
-                cut(&*self.pages, &(page..page + PAGE)).map_err(|_| Bad::NoMemory)?;
-                run.frame = self.pages.separate(page, run.frame).ok_or(Bad::NoMemory)?;
-                (run.hold, run.protection) = (Hold::Own, Protection::ReadWrite);
-                state.runs.insert(page..page + PAGE, run);
-                return Ok(());
+                let part = there.start.max(range.start)..there.end.min(range.end);
+                return state.make_own(&*self.pages, page, part, run);
             }
             if let (Backing::Shared(part), Hold::Watched, Touch::Write) = (&region.backing, run.hold, touch) {
                 part.pages.note_written((part.offset + page - range.start) / PAGE);
@@ -512,6 +516,25 @@ impl State {
     fn there(&self, address: u64, touch: Touch) -> Option<u64> {
         let (end, protection) = self.runs.around(address)?;
         touch.is_allowed_by(protection).then_some(end)
+    }
+
+    /// Makes a page writable that was common, in a part of a region that is there in one piece: a copy if
+    /// others have it; if nobody has any of those around it, these, too.
+    fn make_own(&mut self, pages: &dyn PageSource, page: u64, part: Range<u64>, run: Run) -> Result<(), Bad> {
+        let block = page - page % pages.large_bytes();
+        let around = block.max(part.start)..part.end.min(block.saturating_add(pages.large_bytes()));
+        let count = (around.end - around.start) / PAGE;
+        let first = run.frame - (page - around.start) / PAGE;
+        let own = |frame| Run { frame, protection: Protection::ReadWrite, hold: Hold::Own };
+        if pages.alone(first, count) == count {
+            pages.protect(around.start, count, Protection::ReadWrite);
+            self.runs.insert(around, own(first));
+            return Ok(());
+        }
+        cut(pages, &(page..page + PAGE)).map_err(|_| Bad::NoMemory)?;
+        let frame = pages.separate(page, run.frame).ok_or(Bad::NoMemory)?;
+        self.runs.insert(page..page + PAGE, own(frame));
+        Ok(())
     }
 
     /// Makes a large page there that has `page` in it, if there can be one.

@@ -187,6 +187,11 @@ impl PageSource for FakePages {
         true
     }
 
+    fn alone(&self, frame: u64, count: u64) -> u64 {
+        let frames = self.frames.frames.borrow();
+        (frame..frame + count).take_while(|frame| frames[frame].0 == 1).count() as u64
+    }
+
     fn separate(&self, address: u64, frame: u64) -> Option<u64> {
         self.assert_whole(address, 1);
         let (own, protection) = self.pages.borrow()[&address];
@@ -468,6 +473,29 @@ fn what_a_fork_shares_is_writable_for_nobody_until_it_is_copied() {
     child.read(START, &mut byte).expect("it is mapped");
     assert_eq!(byte, [1]);
     assert!(is_writable());
+}
+
+#[test]
+fn who_is_left_alone_has_all_around_what_it_writes() {
+    let (pages, parent) = memory(64, 100);
+    let zeros = || MappedRegion::zeros(Rights::READ_WRITE);
+    parent.map(Where::At(START), LARGE * PAGE, zeros()).expect("there is room");
+    parent.write(START, &[1]).expect("it is mapped");
+    let child = parent.duplicate().expect("there is memory");
+    child.write(START + PAGE, &[2]).expect("it is mapped");
+    let is_writable = |page: &&(u64, Protection)| page.1.writable();
+    let writable = || pages.pages.borrow().values().filter(is_writable).count();
+    parent.write(START + 2 * PAGE, &[3]).expect("it is mapped");
+    assert_eq!(writable(), 1, "the child has the others, too");
+    let second = parent.duplicate().expect("there is memory");
+    drop((child, second));
+    let faults = parent.faults();
+    parent.write(START, &[4]).expect("it is mapped");
+    // The third has a frame of its own since it was copied: it is in another piece.
+    assert_eq!((writable(), parent.faults() - faults), (2, 1));
+    let value = |page| parent.read_value::<u8>(START + page * PAGE).expect("it is mapped");
+    let values = [0, 1, 2, 3].map(value);
+    assert_eq!(values, [4, 0, 3, 0]);
 }
 
 #[test]
@@ -908,8 +936,8 @@ proptest! {
     }
 }
 
-/// A large page comes by one touch where the block beside it has been filled, or where it was asked for; never
-/// where it would reach over its region's ends, or over what is there.
+/// A large page comes by one touch where the block beside it has been filled, or where it was asked for;
+/// never where it would reach over its region's ends, or over what is there.
 #[test]
 fn who_fills_memory_in_order_gets_large_pages() {
     const BLOCK: u64 = LARGE * PAGE;
@@ -936,7 +964,7 @@ fn who_fills_memory_in_order_gets_large_pages() {
     assert_eq!(there(), [4, 14], "a part of it is gone");
     memory.map(Where::At(START + 14 * BLOCK), BLOCK, zeros()).expect("there is room");
     wish(14, BLOCK).expect("it is mapped");
-    memory.take_large(false);
+    memory.refuse_large();
     touch(14);
     assert_eq!(there(), [4], "it is to have none");
 }
