@@ -129,40 +129,42 @@ pub(super) fn install(by: &mut Means<impl PhysicalMemory>, part: Part, mapping: 
     }
 }
 
-/// Unmaps pages that are mapped, tells `on_leaf` of each, and removes tables that become empty.
+/// Unmaps pages that are mapped, tells `on_leaf` of each, and removes tables that become empty. Returns
+/// whether an entry of this table was emptied: if not, nobody need look whether all are.
 pub(super) fn remove<'m>(
     by: &mut Means<'_, 'm, impl PhysicalMemory>,
     part: Part,
     on_leaf: &mut impl FnMut(&mut Frames<'m>, Leaf),
-) {
+) -> bool {
     let size = leaf_size(part.level);
-    for slot in part.slots() {
-        match (slot.meaning(by.machine), size) {
-            (Meaning::Table(next), _) => {
-                remove(by, slot.below(next), on_leaf);
-                remove_table_if_empty(by, &slot, next);
-            }
-            (Meaning::Leaf { frame, protection, caching }, Some(size)) => {
-                by.machine.write(slot.entry, Entry::EMPTY.0);
-                let address = slot.range.start;
-                on_leaf(by.frames, Leaf { address, frame, size, protection, caching });
-            }
-            _ => unreachable!("checked to be mapped"),
+    part.slots().fold(false, |emptied, slot| match (slot.meaning(by.machine), size) {
+        (Meaning::Table(next), _) => {
+            remove(by, slot.below(next), on_leaf) && remove_table_if_empty(by, &slot, next) || emptied
         }
-    }
+        (Meaning::Leaf { frame, protection, caching }, Some(size)) => {
+            by.machine.write(slot.entry, Entry::EMPTY.0);
+            let address = slot.range.start;
+            on_leaf(by.frames, Leaf { address, frame, size, protection, caching });
+            true
+        }
+        _ => unreachable!("checked to be mapped"),
+    })
 }
 
+/// Whether it was.
 #[inline(never)] // Its buffer is not on the stack while the tables below are walked.
-fn remove_table_if_empty(by: &mut Means<impl PhysicalMemory>, slot: &Slot, table: PhysAddr) {
+fn remove_table_if_empty(by: &mut Means<impl PhysicalMemory>, slot: &Slot, table: PhysAddr) -> bool {
     // Many entries at a time: a call may look at six tables, and be nearly all of what it may be.
     let is_empty = |part| {
         let mut entries = [0; 256];
         by.machine.read_bytes(table + part, &mut entries);
         entries.as_chunks::<8>().0.iter().fold(0, |all, entry| all | u64::from_ne_bytes(*entry)) == 0
     };
-    if slot.is_whole() || (0..FRAME_BYTES).step_by(256).all(is_empty) {
+    let goes = slot.is_whole() || (0..FRAME_BYTES).step_by(256).all(is_empty);
+    if goes {
         by.machine.write(slot.entry, Entry::EMPTY.0);
         let released = by.frames.release(by.owner, table.frame(), PageSize::Small, 1);
         released.expect("tables are held by their space's owner");
     }
+    goes
 }
