@@ -237,7 +237,8 @@ mod tests {
         assert_eq!(frames.take(3), Some(512..515));
         assert_eq!(frames.take(100), Some(515..520));
         assert_eq!((frames.take(1), frames.has(1023), frames.has(1024)), (None, true, false));
-        assert_eq!(frames.free(512..1024), [Freed::Large(512)]);
+        assert_eq!(frames.free(512..1023), [], "somebody has the last");
+        assert_eq!(frames.free(1023..1024), [Freed::Large(512)]);
         assert_eq!(frames.free(512..1024), [Freed::Small(512..1024)]);
     }
 }

@@ -487,6 +487,8 @@ fn who_is_left_alone_has_all_around_what_it_writes() {
     let writable = || pages.pages.borrow().values().filter(is_writable).count();
     parent.write(START + 2 * PAGE, &[3]).expect("it is mapped");
     assert_eq!(writable(), 1, "the child has the others, too");
+    parent.write(START + PAGE, &[5]).expect("it is mapped");
+    assert_eq!(writable(), 2, "the child has the first, too");
     let second = parent.duplicate().expect("there is memory");
     drop((child, second));
     let faults = parent.faults();
@@ -495,7 +497,7 @@ fn who_is_left_alone_has_all_around_what_it_writes() {
     assert_eq!((writable(), parent.faults() - faults), (2, 1));
     let value = |page| parent.read_value::<u8>(START + page * PAGE).expect("it is mapped");
     let values = [0, 1, 2, 3].map(value);
-    assert_eq!(values, [4, 0, 3, 0]);
+    assert_eq!(values, [4, 5, 3, 0]);
 }
 
 #[test]
