@@ -40,6 +40,9 @@ static void parts(int advice) {
 	say("may be again", mprotect(word(base, 1, 510), 4 * PAGE, PROT_READ | PROT_WRITE));
 	say("all of it", intact(base, 0, BLOCKS * PAGES, 0));
 	say("a page is forgotten", madvise(word(base, 3, 100), PAGE, MADV_DONTNEED));
+	unsigned char there[3] = "";
+	say("asked", mincore(word(base, 3, 99), 3 * PAGE, there));
+	say("before", there[0] & 1), say("it", there[1] & 1), say("behind", there[2] & 1);
 	say("is empty", *word(base, 3, 100)), say("beside it", *word(base, 3, 101) == 3 * PAGES + 102);
 	say("one is unmapped", munmap(word(base, 4, 0), PAGE));
 	say("to is told", madvise(word(base, 4, 0), PAGE, MADV_NORMAL));

@@ -184,6 +184,12 @@ fn a_part_of_a_huge_page_is_as_a_part_of_small_ones() {
     compare("huge", 55);
 }
 
+/// What is told by queues of errors: datagrams that nobody takes, and sends without a copy.
+#[test]
+fn queues_of_errors_tell_what_linux_tells() {
+    compare("errors", 180);
+}
+
 /// Processes that make no call share the processor, are told of signals, and keep every register.
 #[test]
 fn who_makes_no_call_is_interrupted_and_notices_nothing() {

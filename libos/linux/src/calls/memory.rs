@@ -67,7 +67,7 @@ pub const ROWS: &[SystemCall] = &[
         "mincore",
         &["address", "length", "pages"],
         in_core,
-        "says that all that is mapped is there",
+        "says that all of a file is there",
     ),
 ];
 
@@ -232,7 +232,8 @@ fn in_core(call: &Call<'_>) -> Result<u64, Errno> {
     }
     lock(call)?;
     for page in 0..length.div_ceil(PAGE) {
-        call.memory().write(pages + page, &[1])?;
+        let is_there = call.memory().is_resident(address + page * PAGE);
+        call.memory().write(pages + page, &[is_there.into()])?;
     }
     Ok(0)
 }

@@ -4,6 +4,7 @@
 use super::bound::{AddressFamilies, BoundAddress, WantedAddress};
 use super::buffer::{UrgentPlace, copy_first};
 use super::destination::Destination;
+use super::errors::ErrorQueue;
 use super::local::{Local, Waiting};
 use super::message::{Outgoing, Received, Sender};
 use super::open::Stream;
@@ -75,6 +76,7 @@ pub(crate) struct Inet<N: Observed + 'static> {
     /// Bytes that were looked at and stay to be received.
     peeked: RefCell<VecDeque<u8>>,
     options: Options,
+    errors: ErrorQueue,
     waiters: Waiters,
 }
 
@@ -111,6 +113,7 @@ impl<N: Observed + 'static> Inet<N> {
             reset: Cell::new(Reset::Unheard),
             peeked: RefCell::default(),
             options: Options::default(),
+            errors: ErrorQueue::default(),
             waiters: Waiters::default(),
         }
     }
@@ -566,6 +569,14 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         })
     }
 
+    fn receive_error(&self, target: &mut [u8]) -> Result<Received, Errno> {
+        self.errors.take(target)
+    }
+
+    fn tell_copied(&self) {
+        self.errors.tell_copied();
+    }
+
     fn options(&self) -> &Options {
         &self.options
     }
@@ -589,27 +600,9 @@ impl<N: Observed + 'static> Socket for Inet<N> {
     }
 }
 
-impl<N: Observed + 'static> Stream for Inet<N> {
-    fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
-        self.receive(target, Peeking::Take).map(|received| received.count)
-    }
-
-    fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
-        match self.receive_at_once(to) {
-            Some(count) => count,
-            None => to.by_buffer(|bytes| self.read(bytes), |count| *count),
-        }
-    }
-
-    fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        self.send(&Outgoing::plain(bytes))
-    }
-
-    fn write_from(&self, from: &Source<'_>) -> Result<usize, Errno> {
-        self.send_from(from, &Outgoing::plain(&[]))
-    }
-
-    fn ready(&self) -> Events {
+impl<N: Observed + 'static> Inet<N> {
+    /// What it is ready for, beside its queue of errors.
+    fn readiness(&self) -> Events {
         let waits_within = match &*self.within.borrow() {
             // The peer's end is no failure: what it wrote, and that it ended, can be read.
             Within::Connection(local) => {
@@ -636,8 +629,34 @@ impl<N: Observed + 'static> Stream for Inet<N> {
         let is_readable = has(Ready::READABLE) || !self.peeked.borrow().is_empty();
         events(is_readable, has(Ready::WRITABLE), has(Ready::FINISHED), has(Ready::ERROR)).with(waits_within)
     }
+}
+
+impl<N: Observed + 'static> Stream for Inet<N> {
+    fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
+        self.receive(target, Peeking::Take).map(|received| received.count)
+    }
+
+    fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
+        match self.receive_at_once(to) {
+            Some(count) => count,
+            None => to.by_buffer(|bytes| self.read(bytes), |count| *count),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        self.send(&Outgoing::plain(bytes))
+    }
+
+    fn write_from(&self, from: &Source<'_>) -> Result<usize, Errno> {
+        self.send_from(from, &Outgoing::plain(&[]))
+    }
+
+    fn ready(&self) -> Events {
+        self.readiness().with(Events::ERROR.when(!self.errors.is_empty()))
+    }
 
     fn wake(&self, waker: &Waker) {
+        self.errors.wake(waker);
         match &*self.within.borrow() {
             Within::Connection(local) => return local.wake(waker),
             Within::Listener(waiting) => waiting.wake(waker),

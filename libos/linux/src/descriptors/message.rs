@@ -1,5 +1,6 @@
 //! Messages between sockets: what is sent and received, and those that wait to be received.
 
+use super::errors::ErrorReport;
 use super::open::Description;
 use super::ready::Waiters;
 use super::socket::{Address, Peeking};
@@ -84,6 +85,8 @@ pub(crate) struct Received {
     pub arrived: Option<ArrivedDatagram>,
     /// What else is told of it.
     pub note: Note,
+    /// What is told instead, if it comes of the queue of errors.
+    pub report: Option<ErrorReport>,
 }
 
 /// What is told of a datagram beside what is in it.
@@ -164,7 +167,7 @@ impl Inbox {
             self.held.update(|held| held - whole - OVERHEAD);
             self.waiters.wake();
         }
-        Ok(Received { count, whole, from, attached, by, arrived, note })
+        Ok(Received { count, whole, from, attached, by, arrived, note, report: None })
     }
 
     /// Forgets all.

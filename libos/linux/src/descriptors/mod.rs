@@ -12,6 +12,7 @@ mod datagrams;
 mod destination;
 mod device;
 mod epoll;
+mod errors;
 pub(crate) mod fifo;
 mod inet;
 mod interfaces;

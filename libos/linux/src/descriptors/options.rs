@@ -46,6 +46,7 @@ fn of_socket(name: u32) -> Option<i32> {
         | abi::SO_BUSY_POLL
         | abi::SO_MARK
         | abi::SO_RXQ_OVFL
+        | abi::SO_ZEROCOPY
         | abi::SO_TIMESTAMP
         | abi::SO_TIMESTAMPNS => 0,
         abi::SO_RCVLOWAT => 1,
@@ -195,6 +196,7 @@ fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
     let (least, first) = match (level, name) {
         (UDP, UDP_SEGMENT) if u16::try_from(value).is_err() => return Err(Errno::EINVAL),
         (UDP, UDP_GRO) => return Ok((value != 0).into()),
+        (SOCKET, abi::SO_ZEROCOPY) if !(0..2).contains(&value) => return Err(Errno::EINVAL),
         (IP, abi::IP_TTL) => (1, 64),
         (IP, abi::IP_MULTICAST_TTL) => (0, 1),
         (IPV6, abi::IPV6_UNICAST_HOPS) => (0, 64),

@@ -244,6 +244,16 @@ pub(crate) trait Socket {
     fn take_error(&self) -> Option<Errno> {
         None
     }
+    /// Receives what the queue of errors tells (`MSG_ERRQUEUE`).
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is nothing.
+    fn receive_error(&self, _target: &mut [u8]) -> Result<Received, Errno> {
+        Err(Errno::EAGAIN)
+    }
+    /// What a call has sent that was not to be copied (`MSG_ZEROCOPY`) is the program's again: that is told
+    /// by the queue of errors.
+    fn tell_copied(&self) {}
     /// Whether it waits for connections.
     fn is_listening(&self) -> bool {
         false

@@ -2,6 +2,7 @@
 //! packet is made.
 
 use super::bound::{AddressFamilies, BoundAddress, BoundAddresses, WantedAddress};
+use super::errors::{ErrorQueue, option_for};
 use super::inet::{any, check_own, errno, is_within, reached};
 use super::interfaces::NETWORK_MTU;
 use super::message::{Inbox, Message, Note, Outgoing, Received, Sender};
@@ -127,6 +128,7 @@ pub(crate) struct Udp<N: Observed + 'static> {
     bound: RefCell<Option<Rc<BoundAddress>>>,
     is_send_shut: Cell<bool>,
     options: Options,
+    errors: ErrorQueue,
 }
 
 impl<N: Observed + 'static> Udp<N> {
@@ -160,23 +162,38 @@ impl<N: Observed + 'static> Udp<N> {
             takes_joined: Cell::new(false),
             lost: Cell::new(0),
         };
-        let (id, bound, is_send_shut, options) = Default::default();
+        let (id, bound, is_send_shut, options, errors) = Default::default();
         let (network, places, end) = (network.clone(), places.clone(), Rc::new(end));
-        Udp { network, places, domain, end, id, bound, is_send_shut, options }
+        Udp { network, places, domain, end, id, bound, is_send_shut, options, errors }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Sockets<N>) -> Result<T, Error>) -> Result<T, Errno> {
         self.network.with(act).map_err(errno)
     }
 
-    /// Hears of the network that nobody takes what was sent; who is connected learns at its next call if that
-    /// is about its peer.
+    /// Hears of the network that nobody takes what was sent.
     fn hear_refusals(&self) {
-        let Some((peer, id)) = self.end.peer.get().zip(self.id.get()) else { return };
+        let is_asked = self.end.peer.get().is_some() || self.wants_reports();
+        let Some(id) = self.id.get().filter(|_| is_asked) else { return };
         while let Ok(Some(remote)) = self.with(|sockets| sockets.take_refusal(id)) {
-            if remote == peer {
-                self.end.error.set(Some(Errno::ECONNREFUSED));
-            }
+            self.refuse(remote, &[]);
+        }
+    }
+
+    /// Whether it wants to hear of all that nobody takes, of either family.
+    fn wants_reports(&self) -> bool {
+        self.options.has(IP, abi::IP_RECVERR) || self.options.has(IPV6, abi::IPV6_RECVERR)
+    }
+
+    /// Nobody takes what was sent there: who is connected to that, or wants reports, learns at its next call.
+    fn refuse(&self, to: SocketAddr, bytes: &[u8]) {
+        let (level, option) = option_for(to.ip());
+        let is_told = self.options.has(level, option);
+        if is_told {
+            self.errors.refuse(to, bytes);
+        }
+        if is_told || self.end.peer.get() == Some(to) {
+            self.end.fail(Errno::ECONNREFUSED);
         }
     }
 
@@ -317,15 +334,14 @@ impl<N: Observed + 'static> Udp<N> {
         self.with(|sockets| sockets.send_marked(id, what.bytes, to, marks)).map(|()| what.bytes.len())
     }
 
-    /// Has one of this machine have a datagram; who is connected learns at its next call if nobody takes it.
+    /// Has one of this machine have a datagram.
     fn send_within(&self, what: &Outgoing<'_>, from: SocketAddr, to: SocketAddr) {
         match self.places.udp.taker(to, from) {
             Some(end) => {
                 let note = Note { segment: what.segment.unwrap_or(0), ..Note::default() };
                 end.put(Message { note, ..message(what.bytes, from, to, self.marks(what, to.ip())) });
             }
-            None if self.end.peer.get().is_some() => self.end.fail(Errno::ECONNREFUSED),
-            None => {}
+            None => self.refuse(to, what.bytes),
         }
     }
 
@@ -500,6 +516,18 @@ impl<N: Observed + 'static> Socket for Udp<N> {
         self.end.error.take()
     }
 
+    fn receive_error(&self, target: &mut [u8]) -> Result<Received, Errno> {
+        self.hear_refusals();
+        let received = self.errors.take(target)?;
+        // What is told of so is not told of by another call.
+        self.end.error.set(self.errors.first_error());
+        Ok(received)
+    }
+
+    fn tell_copied(&self) {
+        self.errors.tell_copied();
+    }
+
     fn options(&self) -> &Options {
         &self.options
     }
@@ -541,7 +569,7 @@ impl<N: Observed + 'static> Stream for Udp<N> {
             Some(id) => self.network.with(|sockets| sockets.ready(id)).unwrap_or(Ready::ERROR),
             None => Ready::WRITABLE,
         };
-        let is_failed = self.end.error.get().is_some();
+        let is_failed = self.end.error.get().is_some() || !self.errors.is_empty();
         let is_shut = self.end.is_receive_shut.get();
         let has_any = stack.contains(Ready::READABLE) || self.end.inbox.len() > 0;
         events(has_any || is_shut, stack.contains(Ready::WRITABLE), is_shut, false)
@@ -551,6 +579,7 @@ impl<N: Observed + 'static> Stream for Udp<N> {
 
     fn wake(&self, waker: &Waker) {
         self.end.inbox.wake(waker);
+        self.errors.wake(waker);
         if let Some(id) = self.id.get() {
             // A socket that is gone is ready, which whoever waits has seen.
             let _ = self.with(|sockets| sockets.wake_for(id, Ready::READABLE | Ready::WRITABLE, waker));

@@ -246,6 +246,18 @@ impl ProcessMemory {
         Ok(())
     }
 
+    /// Whether a page that is mapped is in memory: what is of files is said to be, since these are, or come as
+    /// soon as they are touched.
+    pub fn is_resident(&self, page: u64) -> bool {
+        let state = self.state.borrow();
+        let Some((range, region)) = state.regions.find(page) else { return false };
+        match &region.behind(page - range.start).backing {
+            Backing::File(_) => true,
+            Backing::Zero => state.runs.find(page).is_some(),
+            Backing::Shared(part) => part.pages.holds(part.offset / PAGE),
+        }
+    }
+
     /// Whether all of a range is mapped.
     pub fn is_mapped(&self, range: Range<u64>) -> bool {
         self.state.borrow().regions.covers(range)

@@ -54,6 +54,11 @@ impl SharedPages {
         self.frames.borrow().get(&page).copied()
     }
 
+    /// Whether a page is in memory, as all of a file is said to be.
+    pub(super) fn holds(&self, page: u64) -> bool {
+        self.file.is_some() || self.frame(page).is_some()
+    }
+
     /// How many pages from `page` on, of at most `most`, are there in one piece, from a frame on that is
     /// returned; none, and how many are not there.
     pub(super) fn piece(&self, page: u64, most: u64) -> (Option<u64>, u64) {

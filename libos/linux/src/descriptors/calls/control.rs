@@ -202,6 +202,12 @@ pub(super) fn write(
         put_marks(call, socket, &mut room, &arrived)?;
     }
     put_note(call, socket, &mut room, received.note)?;
+    if let Some(report) = received.report {
+        let domain = socket.names().0;
+        let of_v4 = kind(IP, abi::IP_RECVERR);
+        let what = if domain == abi::AF_INET { of_v4 } else { kind(IPV6, abi::IPV6_RECVERR) };
+        room.put(call, what, &report.to_bytes(domain))?;
+    }
     if !received.attached.is_empty() {
         let on_exec = if flags & abi::MSG_CMSG_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
         room.hand_over(call, received.attached, on_exec)?;

@@ -18,6 +18,8 @@ use nom_fs::Errno;
 
 /// `recvmmsg` waits for the first message alone.
 const MSG_WAITFORONE: u32 = 0x10000;
+/// What is sent is not to be copied (`linux/socket.h`).
+const MSG_ZEROCOPY: u32 = 0x0400_0000;
 /// Words of `struct msghdr`.
 const HEADER: usize = 7;
 
@@ -50,8 +52,8 @@ pub(crate) const ROWS: &[SystemCall] = &[
         &["descriptor", "message", "flags"],
         |call| receive_message(call, call.arguments[1], call.arguments[2] as u32),
         "of control data SCM_RIGHTS, SCM_CREDENTIALS, of UDP IP_PKTINFO, IP_TTL, IP_TOS, those of IPv6, \
-         SCM_TIMESTAMP, SCM_TIMESTAMPNS, UDP_GRO and SO_RXQ_OVFL of what is sent within the machine; no \
-         queue of errors",
+         SCM_TIMESTAMP, SCM_TIMESTAMPNS, UDP_GRO and SO_RXQ_OVFL of what is sent within the machine; of \
+         errors (MSG_ERRQUEUE) refused datagrams of UDP, and that what was sent by MSG_ZEROCOPY was copied",
     ),
     SystemCall::partial(
         nr::__NR_sendmmsg,
@@ -127,12 +129,18 @@ fn send_pieces(
     how: &Outgoing<'_>,
 ) -> Result<u64, Errno> {
     let mut attached = how.attached;
-    give_pieces(call, description, pieces, Rest::Ends, |source| {
+    let sent = give_pieces(call, description, pieces, Rest::Ends, |source| {
         let sent = send(call, description, flags, source, &Outgoing { attached, ..*how });
         // They went with the first bytes.
         attached = &[];
         sent
-    })
+    })?;
+    let socket = description.socket()?;
+    let is_lent = flags & MSG_ZEROCOPY != 0 && sent > 0;
+    if is_lent && socket.options().has(abi::SOL_SOCKET, abi::SO_ZEROCOPY) {
+        socket.tell_copied();
+    }
+    Ok(sent)
 }
 
 fn send_to(call: &Call<'_>) -> Result<u64, Errno> {
@@ -175,7 +183,7 @@ fn receive_into(
     let socket = description.socket()?;
     let (limits, peeking) = ((flags, socket.options().receive_within_ns.get()), peeking(flags));
     if flags & abi::MSG_ERRQUEUE != 0 {
-        return Err(Errno::EAGAIN);
+        return socket.receive_error(target);
     }
     if flags & abi::MSG_OOB != 0 {
         return socket.receive_urgent(target, peeking).map(Received::bytes);
@@ -265,6 +273,9 @@ fn receive_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
     }
     if flags & abi::MSG_OOB != 0 {
         flags_told |= abi::MSG_OOB;
+    }
+    if received.report.is_some() {
+        flags_told |= abi::MSG_ERRQUEUE;
     }
     let (used, cut) = control::write(call, socket, received, (control, control_len), flags)?;
     flags_told |= cut | flags & abi::MSG_CMSG_CLOEXEC;

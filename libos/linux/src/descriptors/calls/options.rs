@@ -72,6 +72,9 @@ fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
             let [is_on, seconds]: [u32; 2] = call.memory().read_value(at)?;
             options.linger_s.set(Some(seconds).filter(|_| is_on != 0));
         }
+        (abi::SOL_SOCKET, abi::SO_ZEROCOPY) if ![TCP, UDP].contains(&socket.names().2) => {
+            return Err(Errno::EOPNOTSUPP);
+        }
         (UDP, _) if socket.names().2 != UDP => return Err(Errno::ENOPROTOOPT),
         (IP, abi::IP_ADD_MEMBERSHIP) => change_membership(call, socket, Membership::Join)?,
         (IP, abi::IP_DROP_MEMBERSHIP) => change_membership(call, socket, Membership::Leave)?,
