@@ -246,8 +246,8 @@ impl ProcessMemory {
         Ok(())
     }
 
-    /// Whether a page that is mapped is in memory: what is of files is said to be, since these are, or come as
-    /// soon as they are touched.
+    /// Whether a page that is mapped is in memory: what is of files is said to be, since these are, or come
+    /// as soon as they are touched.
     pub fn is_resident(&self, page: u64) -> bool {
         let state = self.state.borrow();
         let Some((range, region)) = state.regions.find(page) else { return false };
