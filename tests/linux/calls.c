@@ -912,6 +912,50 @@ static void memory(void) {
 	say("there", mincore(at, page, (unsigned char *)bytes));
 }
 
+/* What a child finds of memory about which something was said, and what may be said. */
+static void advice(void) {
+	size_t page = 4096;
+	char *at = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *shared = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	for (int i = 0; i < 4; i++)
+		at[i * page] = 'a' + i;
+	say("wiped", madvise(at + page, page, MADV_WIPEONFORK));
+	say("not for a child", madvise(at + 2 * page, page, MADV_DONTFORK));
+	say("shared is not wiped", madvise(shared, page, MADV_WIPEONFORK));
+	fflush(stdout);
+	int status;
+	pid_t child = fork();
+	if (child == 0) {
+		say("first", at[0]), say("second", at[page]), say("last", at[3 * page]);
+		say("third", madvise(at + 2 * page, page, MADV_NORMAL));
+		at[page] = 'z';
+		if (fork() == 0) {
+			say("grandchild's second", at[page]);
+			_exit(0);
+		}
+		wait(NULL);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	say("its end", status), say("still there", at[page]), say("and there", at[2 * page]);
+	say("as ever", madvise(at + page, page, MADV_KEEPONFORK)), say("and here", madvise(at + 2 * page, page, MADV_DOFORK));
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		_exit(at[page] == 'b' && at[2 * page] == 'c' ? 7 : 8);
+	waitpid(child, &status, 0);
+	say("a child has both", WEXITSTATUS(status));
+	say("no such advice", madvise(at, page, -1)), say("nor that", madvise(at, page, 77));
+	say("forgotten", madvise(at, 2 * page, MADV_DONTNEED));
+	unsigned char there[2];
+	say("brought", madvise(at, page, MADV_POPULATE_WRITE));
+	mincore(at, 2 * page, there);
+	say("it is", there[0] & 1), say("its neighbour", at[page]);
+	munmap(at + page, page);
+	say("over a hole", madvise(at, 4 * page, MADV_POPULATE_READ));
+	munmap(at, 4 * page), munmap(shared, page);
+}
+
 static void processes(const char *self) {
 	int status, ends[2];
 	pid_t child;
@@ -1152,6 +1196,7 @@ int main(int count, char **arguments) {
 	timers();
 	threads();
 	memory();
+	advice();
 	shared_memory();
 	signals_read();
 	clocks();

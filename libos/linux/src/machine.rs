@@ -150,11 +150,6 @@ impl Granted {
         PageRun { address, frame, count }
     }
 
-    /// This space has them no more: those that no other has are given back.
-    fn give_back(&self, frame: u64, count: u64) {
-        self.spaces.leave(frame, count);
-    }
-
     /// Maps pages, large ones where frames and addresses are those of some.
     ///
     /// # Errors
@@ -287,7 +282,7 @@ impl PageSource for Granted {
     fn remove(&self, address: u64, pieces: &[(u64, u64)]) {
         self.space.enter();
         self.unmap(address, pieces.iter().map(|(_, count)| count).sum());
-        pieces.iter().for_each(|(frame, count)| self.give_back(*frame, *count));
+        pieces.iter().for_each(|(frame, count)| self.spaces.leave(*frame, *count));
     }
 
     fn enter(&self) {
@@ -366,7 +361,7 @@ impl PageSource for Granted {
             return None;
         }
         memory::write(address, &bytes);
-        self.give_back(frame, 1);
+        self.spaces.leave(frame, 1);
         Some(copy.frame)
     }
 

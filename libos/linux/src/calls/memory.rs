@@ -3,7 +3,9 @@
 use crate::call::Call;
 use crate::descriptors::Mappable;
 use crate::descriptors::calls::{get, with_vfs};
-use crate::memory::{Backing, FilePart, LargeUse, MappedRegion, PAGE, Rights, SharedPart, Sharing, Where};
+use crate::memory::{
+    Backing, FilePart, LargeUse, MappedRegion, OnFork, PAGE, Rights, SharedPart, Sharing, Touch, Where,
+};
 use crate::table::SystemCall;
 use linux_raw_sys::general as abi;
 use nom_fs::{Durable, Errno};
@@ -31,8 +33,9 @@ pub const ROWS: &[SystemCall] = &[
         "madvise",
         &["address", "length", "advice"],
         advise,
-        "MADV_DONTNEED and MADV_FREE forget, MADV_HUGEPAGE and MADV_NOHUGEPAGE are heeded, MADV_REMOVE is \
-         refused, other advice is not taken",
+        "MADV_DONTNEED and MADV_FREE forget, MADV_HUGEPAGE and MADV_NOHUGEPAGE, MADV_DONTFORK and \
+         MADV_WIPEONFORK and MADV_POPULATE_READ and MADV_POPULATE_WRITE are heeded, MADV_REMOVE and \
+         MADV_COLLAPSE are refused, other advice changes nothing",
     ),
     SystemCall::complete(abi::__NR_brk, "brk", &["end"], set_break),
     SystemCall::partial(
@@ -115,7 +118,7 @@ fn map(call: &Call<'_>) -> Result<u64, Errno> {
     let at = call.memory().map(place, length, region)?;
     if flags & abi::MAP_POPULATE != 0 && rights != Rights::NONE {
         // What is behind a file's end, or has no memory, comes when it is touched, or does not.
-        let _ = call.memory().reach(at, length, crate::memory::Touch::Read);
+        let _ = call.memory().reach(at, length, Touch::Read);
     }
     Ok(at)
 }
@@ -156,14 +159,46 @@ fn remap(call: &Call<'_>) -> Result<u64, Errno> {
 fn advise(call: &Call<'_>) -> Result<u64, Errno> {
     let [address, length, advice, ..] = call.arguments;
     match advice as u32 {
-        abi::MADV_DONTNEED | abi::MADV_FREE => call.memory().forget(address, length)?,
+        abi::MADV_DONTNEED | abi::MADV_DONTNEED_LOCKED | abi::MADV_FREE => {
+            call.memory().forget(address, length)?
+        }
         abi::MADV_HUGEPAGE => call.memory().use_large(address, length, LargeUse::Everywhere)?,
         abi::MADV_NOHUGEPAGE => call.memory().use_large(address, length, LargeUse::Nowhere)?,
-        abi::MADV_REMOVE | abi::MADV_HWPOISON => return Err(Errno::EINVAL),
-        _ if !address.is_multiple_of(PAGE) => return Err(Errno::EINVAL),
+        abi::MADV_DONTFORK => call.memory().set_on_fork(address, length, OnFork::Leave)?,
+        abi::MADV_WIPEONFORK => call.memory().set_on_fork(address, length, OnFork::Wipe)?,
+        abi::MADV_DOFORK | abi::MADV_KEEPONFORK => {
+            call.memory().set_on_fork(address, length, OnFork::Keep)?;
+        }
+        advice if !IGNORED.contains(&advice) || !address.is_multiple_of(PAGE) => return Err(Errno::EINVAL),
+        abi::MADV_POPULATE_READ => populate(call, Touch::Read)?,
+        abi::MADV_POPULATE_WRITE => populate(call, Touch::Write)?,
         _ => return lock(call),
     }
     Ok(0)
+}
+
+/// Advice that changes nothing that a program could see, but that what it is about must be mapped; and such
+/// that brings pages.
+const IGNORED: &[u32] = &[
+    abi::MADV_NORMAL,
+    abi::MADV_RANDOM,
+    abi::MADV_SEQUENTIAL,
+    abi::MADV_WILLNEED,
+    abi::MADV_COLD,
+    abi::MADV_PAGEOUT,
+    abi::MADV_MERGEABLE,
+    abi::MADV_UNMERGEABLE,
+    abi::MADV_DONTDUMP,
+    abi::MADV_DODUMP,
+    abi::MADV_POPULATE_READ,
+    abi::MADV_POPULATE_WRITE,
+];
+
+/// Brings all pages of a range as if they were touched.
+fn populate(call: &Call<'_>, touch: Touch) -> Result<(), Errno> {
+    let [address, length, ..] = call.arguments;
+    lock(call)?;
+    call.memory().reach(address, length, touch)
 }
 
 /// Whether so many more bytes may be mapped (`RLIMIT_AS`).

@@ -1,8 +1,8 @@
 //! What a process changes about its memory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2).
 
 use super::{
-    Backing, GAP, LargeUse, MappedRegion, PAGE, Part, ProcessMemory, Purpose, REGIONS_MAX, RangeMap, Rights,
-    Run, SharedPages, SharedPart, Sharing, State, Touch, UNPACKED, cut,
+    Backing, GAP, LargeUse, MappedRegion, OnFork, PAGE, Part, ProcessMemory, Purpose, REGIONS_MAX, RangeMap,
+    Rights, Run, SharedPages, SharedPart, Sharing, State, Touch, UNPACKED, cut,
 };
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -142,8 +142,32 @@ impl ProcessMemory {
     /// Where a range has large pages from now on: those that are there stay.
     ///
     /// # Errors
-    /// `EINVAL`; `ENOMEM` (not all is mapped; the rest is told), as for [`cut`].
+    /// As for [`ProcessMemory::mark`].
     pub fn use_large(&self, address: u64, bytes: u64, large: LargeUse) -> Result<(), Errno> {
+        self.mark(address, bytes, |region| Ok(region.large = large))
+    }
+
+    /// What a child gets of a range.
+    ///
+    /// # Errors
+    /// As for [`ProcessMemory::mark`]; `EINVAL` if what others have, too, is to be wiped.
+    pub fn set_on_fork(&self, address: u64, bytes: u64, on_fork: OnFork) -> Result<(), Errno> {
+        self.mark(address, bytes, |region| match on_fork {
+            OnFork::Wipe if !region.is_own_zeros() => Err(Errno::EINVAL),
+            _ => Ok(region.on_fork = on_fork),
+        })
+    }
+
+    /// Has all regions of a range be marked, so far as they can be.
+    ///
+    /// # Errors
+    /// `EINVAL`; `ENOMEM` (not all is mapped; the rest is marked), as for [`cut`].
+    fn mark(
+        &self,
+        address: u64,
+        bytes: u64,
+        mark: impl Fn(&mut MappedRegion) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         if bytes == 0 {
             return if address.is_multiple_of(PAGE) { Ok(()) } else { Err(Errno::EINVAL) };
         }
@@ -151,8 +175,9 @@ impl ProcessMemory {
         let state = &mut *self.state.borrow_mut();
         // A large page is in one region.
         cut(&*self.pages, &range)?;
-        for (part, region) in state.regions.remove(range.clone()) {
-            state.regions.insert(part, MappedRegion { large, ..region });
+        for (part, mut region) in state.regions.overlapping(range.clone()).collect::<Vec<_>>() {
+            mark(&mut region)?;
+            state.regions.insert(part, region);
         }
         if state.regions.covers(range) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
@@ -173,7 +198,7 @@ impl ProcessMemory {
         let bytes = whole_pages(bytes)?;
         let range = range_of(address, bytes)?;
         let region = self.region_of(range.clone())?;
-        if !matches!((&region.backing, region.sharing), (Backing::Zero, Sharing::Private)) {
+        if !region.is_own_zeros() {
             return Err(Errno::EINVAL);
         }
         let there = self.map(to, bytes, region)?;
@@ -362,8 +387,7 @@ impl State {
 
 /// Whether a region of so many bytes is whole large pages of its own: as Linux, nothing else is placed so.
 fn takes_large(region: &MappedRegion, bytes: u64, large_bytes: u64) -> bool {
-    let is_own = matches!((&region.backing, region.sharing), (Backing::Zero, Sharing::Private));
-    is_own && bytes.is_multiple_of(large_bytes)
+    region.is_own_zeros() && bytes.is_multiple_of(large_bytes)
 }
 
 fn whole_pages(bytes: u64) -> Result<u64, Errno> {

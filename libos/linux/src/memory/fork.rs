@@ -1,6 +1,6 @@
 //! A copy of a process's memory: fork(2). No page is copied before one of both writes to it.
 
-use super::{Backing, Hold, PAGE, ProcessMemory, Run, SharedPages, Sharing};
+use super::{Backing, Hold, MappedRegion, OnFork, PAGE, ProcessMemory, Run, SharedPages, Sharing};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use nom_fs::Errno;
@@ -22,9 +22,14 @@ impl ProcessMemory {
         {
             let copy = &mut *child.state.borrow_mut();
             (copy.regions, copy.heap) = (own.regions.clone(), own.heap.clone());
+            let is_left = |region: &MappedRegion| region.on_fork == OnFork::Leave;
+            for (range, _) in own.regions.iter().filter(|(_, region)| is_left(region)) {
+                copy.regions.remove(range);
+            }
         }
-        let private: Vec<_> =
-            own.regions.iter().filter(|(_, region)| region.sharing == Sharing::Private).collect();
+        let is_shown =
+            |region: &MappedRegion| region.sharing == Sharing::Private && region.on_fork == OnFork::Keep;
+        let private: Vec<_> = own.regions.iter().filter(|(_, region)| is_shown(region)).collect();
         // What is shared, and what is kept for whoever runs the same program, the child finds when it touches
         // it: most of it it never does.
         let parts: Vec<_> = private

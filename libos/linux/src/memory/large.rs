@@ -7,7 +7,7 @@
 //! and go back together: those that nobody has before that are the next small pages ([`LargeFrames`]).
 
 use super::ranges::{Part, RangeMap};
-use super::{Backing, MappedRegion, PageSource, Sharing, State};
+use super::{MappedRegion, PageSource, State};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -38,8 +38,7 @@ impl State {
         region: &MappedRegion,
         address: u64,
     ) -> Option<Range<u64>> {
-        let is_own = matches!((&region.backing, region.sharing), (Backing::Zero, Sharing::Private));
-        if !is_own || region.large == LargeUse::Nowhere {
+        if !region.is_own_zeros() || region.large == LargeUse::Nowhere {
             return None;
         }
         let bytes = pages.large_bytes();

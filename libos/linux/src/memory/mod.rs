@@ -22,7 +22,7 @@ pub use change::{PLACE, WINDOW, Where};
 pub use large::LargeUse;
 pub use ranges::{Part, RangeMap};
 pub use reached::{Reached, ReachedPieces};
-pub use region::{Backing, Contents, FilePart, MappedRegion, Purpose, Rights, SharedPart, Sharing};
+pub use region::{Backing, Contents, FilePart, MappedRegion, OnFork, Purpose, Rights, SharedPart, Sharing};
 pub use shared::{FrameKeeper, SharedPages};
 
 use alloc::rc::Rc;

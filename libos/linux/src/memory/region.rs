@@ -252,6 +252,20 @@ pub struct MappedRegion {
     pub purpose: Purpose,
     /// Where it has large pages.
     pub large: LargeUse,
+    /// What a child gets of it.
+    pub on_fork: OnFork,
+}
+
+/// What a child gets of a region by fork(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFork {
+    /// What is in it.
+    #[default]
+    Keep,
+    /// Zeros (`MADV_WIPEONFORK`): generators of random numbers rely on it.
+    Wipe,
+    /// Nothing at all (`MADV_DONTFORK`).
+    Leave,
 }
 
 impl MappedRegion {
@@ -263,7 +277,13 @@ impl MappedRegion {
             backing: Backing::Zero,
             purpose: Purpose::Mapping,
             large: LargeUse::default(),
+            on_fork: OnFork::default(),
         }
+    }
+
+    /// Whether it is zeros at first, and nobody else's.
+    pub fn is_own_zeros(&self) -> bool {
+        matches!((&self.backing, self.sharing), (Backing::Zero, Sharing::Private))
     }
 
     /// The same of what is shared, from its beginning on.
@@ -326,8 +346,9 @@ impl Part for MappedRegion {
     }
 
     fn goes_on_as(&self, count: u64, next: &MappedRegion) -> bool {
-        let what = |region: &MappedRegion| (region.rights, region.sharing, region.purpose, region.large);
-        let same = what(self) == what(next);
+        let advised = |region: &MappedRegion| (region.large, region.on_fork);
+        let what = |region: &MappedRegion| (region.rights, region.sharing, region.purpose);
+        let same = what(self) == what(next) && advised(self) == advised(next);
         same && match (&self.behind(count).backing, &next.backing) {
             (Backing::Zero, Backing::Zero) => true,
             (Backing::File(own), Backing::File(other)) => {

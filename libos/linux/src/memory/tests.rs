@@ -476,6 +476,30 @@ fn what_a_fork_shares_is_writable_for_nobody_until_it_is_copied() {
 }
 
 #[test]
+fn a_child_gets_of_each_region_what_was_said() {
+    let (_, parent) = memory(64, 100);
+    let zeros = MappedRegion::zeros(Rights::READ_WRITE);
+    parent.map(Where::At(START), 3 * PAGE, zeros).expect("there is room");
+    for (page, on_fork) in [(0, OnFork::Keep), (1, OnFork::Wipe), (2, OnFork::Leave)] {
+        let at = START + page * PAGE;
+        parent.write(at, &[1]).expect("it is mapped");
+        parent.set_on_fork(at, PAGE, on_fork).expect("it is mapped");
+    }
+    let child = parent.duplicate().expect("there is memory");
+    let second = child.duplicate().expect("there is memory");
+    for (memory, expected) in [(&parent, [Ok(1), Ok(1), Ok(1)]), (&child, [Ok(1), Ok(0), Err(Errno::EFAULT)])]
+    {
+        assert_eq!([0, 1, 2].map(|page| memory.read_value::<u8>(START + page * PAGE)), expected);
+    }
+    child.write(START + PAGE, &[2]).expect("it is mapped");
+    assert_eq!(second.read_value::<u8>(START + PAGE), Ok(0));
+    assert_eq!(child.duplicate().expect("there is memory").read_value::<u8>(START + PAGE), Ok(0));
+    let shared = MappedRegion { sharing: Sharing::Shared, ..MappedRegion::zeros(Rights::READ_WRITE) };
+    parent.map(Where::At(START), PAGE, shared).expect("there is room");
+    assert_eq!(parent.set_on_fork(START, PAGE, OnFork::Wipe), Err(Errno::EINVAL));
+}
+
+#[test]
 fn who_is_left_alone_has_all_around_what_it_writes() {
     let (pages, parent) = memory(64, 100);
     let zeros = || MappedRegion::zeros(Rights::READ_WRITE);
