@@ -20,6 +20,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -956,6 +957,58 @@ static void advice(void) {
 	munmap(at, 4 * page), munmap(shared, page);
 }
 
+static void flags_of_mmap(void) {
+	size_t page = 4096;
+	int fd = open("/tmp/validated", O_CREAT | O_RDWR | O_TRUNC, 0600), both = PROT_READ | PROT_WRITE;
+	write(fd, "abc", 3);
+	char *at = mmap(NULL, 3 * page, both, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	say("in 31 bits", (unsigned long)at < 1UL << 31 && (unsigned long)at >= 1UL << 30);
+	char *second = mmap(NULL, page, both, MAP_PRIVATE | MAP_32BIT, fd, 0);
+	say("and a file", (unsigned long)second < 1UL << 31), say("with its bytes", second[0]);
+	char *wish = mmap(at + page, page, both, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	say("not over another", wish != at + page && (unsigned long)wish < 1UL << 31);
+	munmap(at + page, page);
+	say("where it is free", mmap(at + page, page, both, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0) == at + page);
+	say("too much", mmap(NULL, 3UL << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0) == MAP_FAILED ? -1 : 0);
+	munmap(at, 3 * page), munmap(second, page), munmap(wish, page);
+	say("checked", mmap(NULL, page, both, MAP_SHARED_VALIDATE, fd, 0) == MAP_FAILED ? -1 : 0);
+	say("by no disk", mmap(NULL, page, both, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0) == MAP_FAILED ? -1 : 0);
+	say("unknown", mmap(NULL, page, both, MAP_SHARED_VALIDATE | 1 << 25, fd, 0) == MAP_FAILED ? -1 : 0);
+	say("of no file", mmap(NULL, page, both, MAP_SHARED_VALIDATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0);
+	say("unchecked", mmap(NULL, page, both, MAP_SHARED | 1 << 25, fd, 0) == MAP_FAILED ? -1 : 0);
+	close(fd);
+}
+
+/* Pipes in which what is written at a time is read so. */
+static void pipes_of_packets(void) {
+	int ends[2], count = 0;
+	char bytes[10000];
+	memset(bytes, 'x', sizeof bytes);
+	say("pipe", pipe2(ends, O_DIRECT | O_NONBLOCK));
+	say("flags", fcntl(ends[0], F_GETFL) & O_DIRECT), say("and", fcntl(ends[1], F_GETFL) & O_DIRECT);
+	say("first", write(ends[1], "abc", 3)), say("second", write(ends[1], "defg", 4)), say("none", write(ends[1], "", 0));
+	say("long", write(ends[1], bytes, 5000));
+	ioctl(ends[0], FIONREAD, &count);
+	say("in all", count), say("of no length", read(ends[0], bytes, 0));
+	say("first", read(ends[0], bytes, sizeof bytes)), say("a part", read(ends[0], bytes, 2)), say("is", bytes[0]);
+	say("then", read(ends[0], bytes, sizeof bytes)), say("and", read(ends[0], bytes, sizeof bytes));
+	say("no more", read(ends[0], bytes, sizeof bytes));
+	for (count = 0; write(ends[1], "x", 1) == 1; count++)
+		;
+	say("room for", count);
+	struct pollfd asked = {ends[1], POLLOUT, 0};
+	poll(&asked, 1, 0);
+	say("no room", asked.revents & POLLOUT), say("one goes", read(ends[0], bytes, sizeof bytes));
+	poll(&asked, 1, 0);
+	say("room", asked.revents & POLLOUT);
+	say("not as much", write(ends[1], bytes, 5000));
+	close(ends[1]);
+	for (count = 0; read(ends[0], bytes, sizeof bytes) > 0; count++)
+		;
+	say("left", count), say("the end", read(ends[0], bytes, sizeof bytes));
+	close(ends[0]);
+}
+
 static void processes(const char *self) {
 	int status, ends[2];
 	pid_t child;
@@ -1197,6 +1250,8 @@ int main(int count, char **arguments) {
 	threads();
 	memory();
 	advice();
+	flags_of_mmap();
+	pipes_of_packets();
 	shared_memory();
 	signals_read();
 	clocks();

@@ -74,6 +74,26 @@ pub const ROWS: &[SystemCall] = &[
     ),
 ];
 
+/// Flags that whoever asks for those that it does not know to be refused may give: not `MAP_SYNC`, by which a
+/// write would be on the disk at once.
+const KNOWN: u32 = abi::MAP_TYPE
+    | abi::MAP_FIXED
+    | abi::MAP_ANONYMOUS
+    | abi::MAP_32BIT
+    | abi::MAP_ABOVE4G
+    | abi::MAP_GROWSDOWN
+    | abi::MAP_DENYWRITE
+    | abi::MAP_EXECUTABLE
+    | abi::MAP_LOCKED
+    | abi::MAP_NORESERVE
+    | abi::MAP_POPULATE
+    | abi::MAP_NONBLOCK
+    | abi::MAP_STACK
+    | abi::MAP_HUGETLB
+    | abi::MAP_HUGE_2MB
+    | abi::MAP_HUGE_1GB
+    | abi::MAP_UNINITIALIZED;
+
 fn map(call: &Call<'_>) -> Result<u64, Errno> {
     let [address, length, protection, flags, descriptor, offset] = call.arguments;
     let flags = flags as u32;
@@ -85,6 +105,13 @@ fn map(call: &Call<'_>) -> Result<u64, Errno> {
         abi::MAP_SHARED | abi::MAP_SHARED_VALIDATE => Sharing::Shared,
         _ => return Err(Errno::EINVAL),
     };
+    let is_validated = flags & abi::MAP_TYPE == abi::MAP_SHARED_VALIDATE;
+    if is_validated && flags & abi::MAP_ANONYMOUS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if is_validated && flags & !KNOWN != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
     if flags & abi::MAP_HUGETLB != 0 {
         return Err(Errno::ENOMEM);
     }
@@ -110,6 +137,7 @@ fn map(call: &Call<'_>) -> Result<u64, Errno> {
     let place = match (flags & abi::MAP_FIXED_NOREPLACE != 0, flags & abi::MAP_FIXED != 0) {
         (true, _) => Where::AtIfFree(address),
         (_, true) => Where::At(address),
+        _ if flags & abi::MAP_32BIT != 0 => Where::Low(address),
         _ => Where::Near(address),
     };
     check_limit(call, length)?;

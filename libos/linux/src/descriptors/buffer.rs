@@ -46,6 +46,14 @@ pub(crate) enum UrgentPlace {
     Among,
 }
 
+/// Packets that wait.
+#[derive(Debug)]
+struct Packets {
+    lengths: RefCell<VecDeque<usize>>,
+    /// How many may.
+    most: usize,
+}
+
 /// Bytes on their way, and how many have each end.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
@@ -55,7 +63,7 @@ pub(crate) struct Buffer {
     /// What goes along with some of the bytes, in order.
     attached: RefCell<VecDeque<Attached>>,
     /// The lengths of packets, if these are no stream.
-    packets: Option<RefCell<VecDeque<usize>>>,
+    packets: Option<Packets>,
     urgent: Cell<Option<Urgent>>,
     /// Where urgent bytes lie.
     urgent_place: Cell<UrgentPlace>,
@@ -88,15 +96,21 @@ pub(crate) fn take_first(bytes: &mut VecDeque<u8>, target: &mut [u8]) -> usize {
 }
 
 impl Buffer {
-    /// One whose reads and writes are whole packets.
-    pub fn of_packets() -> Buffer {
-        Buffer { packets: Some(RefCell::default()), ..Buffer::default() }
+    /// One whose reads and writes are whole packets, of which so many may wait.
+    pub fn of_packets(most: usize) -> Buffer {
+        let packets = Packets { lengths: RefCell::default(), most };
+        Buffer { packets: Some(packets), ..Buffer::default() }
+    }
+
+    /// Whether reads and writes are whole packets.
+    pub fn has_packets(&self) -> bool {
+        self.packets.is_some()
     }
 
     /// Whether there is something to be read.
     fn has_any(&self) -> bool {
         match &self.packets {
-            Some(packets) => !packets.borrow().is_empty(),
+            Some(packets) => !packets.lengths.borrow().is_empty(),
             None => !self.bytes.borrow().is_empty(),
         }
     }
@@ -148,7 +162,7 @@ impl Buffer {
         bytes.drain(..received.whole);
         drop(bytes);
         if let Some(packets) = &self.packets {
-            packets.borrow_mut().pop_front();
+            packets.lengths.borrow_mut().pop_front();
         }
         if self.urgent.get().is_some_and(|urgent| urgent.at <= taken) {
             // It is passed.
@@ -197,6 +211,22 @@ impl Buffer {
         self.write_message(&Outgoing::plain(source))
     }
 
+    /// Puts bytes into a pipe of packets, each as long as what a pipe takes as a whole (pipe(2), `O_DIRECT`).
+    ///
+    /// # Errors
+    /// As [`Buffer::write`], if that is so of the first.
+    pub fn write_packets(&self, source: &[u8]) -> Result<usize, Errno> {
+        let mut done = 0;
+        for packet in source.chunks(ATOMIC_BYTES) {
+            match self.write(packet) {
+                Ok(count) => done += count,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
     /// Puts bytes in, with what goes along with them.
     ///
     /// # Errors
@@ -225,7 +255,7 @@ impl Buffer {
         }
         drop(bytes);
         if let Some(packets) = &self.packets {
-            packets.borrow_mut().push_back(count);
+            packets.lengths.borrow_mut().push_back(count);
         }
         self.for_bytes.wake();
         Ok(count)
@@ -237,8 +267,13 @@ impl Buffer {
             if wanted > PACKETS_BYTES - PACKET_HEAD {
                 return Err(Errno::EMSGSIZE);
             }
-            let costs = self.len() + packets.borrow().len() * PACKET_HEAD;
-            return if costs >= PACKETS_BYTES { Err(Errno::EAGAIN) } else { Ok(wanted) };
+            let count = packets.lengths.borrow().len();
+            let costs = self.len() + count * PACKET_HEAD;
+            return if costs >= PACKETS_BYTES || count >= packets.most {
+                Err(Errno::EAGAIN)
+            } else {
+                Ok(wanted)
+            };
         }
         let room = self.room();
         let is_whole = wanted <= ATOMIC_BYTES;
@@ -298,7 +333,7 @@ impl Buffer {
     /// Bytes that can be read: of packets, the first one's.
     pub fn unread(&self) -> usize {
         match &self.packets {
-            Some(packets) => packets.borrow().front().copied().unwrap_or(0),
+            Some(packets) => packets.lengths.borrow().front().copied().unwrap_or(0),
             None => self.len(),
         }
     }
@@ -385,7 +420,7 @@ mod tests {
 
     #[test]
     fn packets_are_read_whole_or_cut_and_may_be_empty() {
-        let buffer = Buffer::of_packets();
+        let buffer = Buffer::of_packets(usize::MAX);
         buffer.count_readers(1);
         buffer.count_writers(1);
         for packet in [&b"first"[..], b"", b"third"] {

@@ -108,7 +108,7 @@ impl Local {
     /// Two that are connected to each other, made by one process.
     pub fn pair(places: &Rc<Places>, kind: LocalKind, by: Sender) -> (Local, Local) {
         let buffer = || match kind {
-            LocalKind::Packets => Rc::new(Buffer::of_packets()),
+            LocalKind::Packets => Rc::new(Buffer::of_packets(usize::MAX)),
             _ => Rc::<Buffer>::default(),
         };
         let (there, back) = (buffer(), buffer());

@@ -14,9 +14,21 @@ pub(crate) struct ReadEnd(Rc<Buffer>);
 #[derive(Debug)]
 pub(crate) struct WriteEnd(Rc<Buffer>);
 
+/// How many packets may wait in a pipe of those, as on Linux (pipe(7), "Pipe capacity": its pages).
+const PACKETS_MAX: usize = 16;
+
 /// A pipe's two ends.
 pub(crate) fn pipe() -> (ReadEnd, WriteEnd) {
-    let buffer = Rc::new(Buffer::default());
+    ends(Buffer::default())
+}
+
+/// Those of one in which what is written at a time is read so (`O_DIRECT`).
+pub(crate) fn pipe_of_packets() -> (ReadEnd, WriteEnd) {
+    ends(Buffer::of_packets(PACKETS_MAX))
+}
+
+fn ends(buffer: Buffer) -> (ReadEnd, WriteEnd) {
+    let buffer = Rc::new(buffer);
     (ReadEnd::new(&buffer), WriteEnd::new(&buffer))
 }
 
@@ -60,7 +72,8 @@ impl Drop for WriteEnd {
 
 impl Stream for ReadEnd {
     fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
-        self.0.read(target)
+        // No packet goes for that.
+        if target.is_empty() { Ok(0) } else { self.0.read(target) }
     }
 
     fn ready(&self) -> Events {
@@ -86,7 +99,10 @@ impl Stream for ReadEnd {
 
 impl Stream for WriteEnd {
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        self.0.write(bytes)
+        match self.0.has_packets() {
+            true => self.0.write_packets(bytes),
+            false => self.0.write(bytes),
+        }
     }
 
     fn ready(&self) -> Events {

@@ -17,6 +17,9 @@ pub const WINDOW: u64 = HIGH.end - PAGE;
 /// Where processes' mappings are.
 pub const PLACE: Range<u64> = HIGH.start..WINDOW;
 
+/// Where `MAP_32BIT` maps, as on Linux.
+const IN_31_BITS: Range<u64> = 1 << 30..1 << 31;
+
 /// Where something is to be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
@@ -26,6 +29,8 @@ pub enum Where {
     At(u64),
     /// There, if it is free.
     AtIfFree(u64),
+    /// There, if it is free; else where addresses fit into 31 bits (`MAP_32BIT`).
+    Low(u64),
 }
 
 impl ProcessMemory {
@@ -51,6 +56,13 @@ impl ProcessMemory {
                 }
                 state.drop_pages(&*self.pages, range)?;
                 address
+            }
+            Where::Low(wish) => {
+                let wish = wish - wish % PAGE;
+                let wished = wish..wish.checked_add(bytes).ok_or(Errno::ENOMEM)?;
+                let is_wished = wish != 0 && is_place(&wished) && state.regions.is_free(wished);
+                let place = || state.regions.place_below(IN_31_BITS, bytes, GAP).ok_or(Errno::ENOMEM);
+                if is_wished { wish } else { place()? }
             }
             Where::Near(wish) => {
                 let align = if takes_large(&region, bytes, self.pages.large_bytes()) {

@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::descriptors::counter::{Counter, Taking};
 use crate::descriptors::node::OpenNode;
 use crate::descriptors::open::{Description, Object, Stream};
-use crate::descriptors::pipe::pipe;
+use crate::descriptors::pipe::{pipe, pipe_of_packets};
 use crate::descriptors::signals::SignalReader;
 use crate::descriptors::table::OnExec;
 use crate::descriptors::timer::{Schedule, Timer};
@@ -73,7 +73,7 @@ fn make_pipe(call: &Call<'_>, flags: u32) -> Result<u64, Errno> {
     if flags & !(abi::O_CLOEXEC | abi::O_NONBLOCK | abi::O_DIRECT) != 0 {
         return Err(Errno::EINVAL);
     }
-    let (reader, writer) = pipe();
+    let (reader, writer) = if flags & abi::O_DIRECT != 0 { pipe_of_packets() } else { pipe() };
     let kept = flags & abi::O_NONBLOCK;
     let read = add(call, of_stream(reader, kept | abi::O_RDONLY), flags)?;
     let close = |descriptor| {
@@ -81,7 +81,8 @@ fn make_pipe(call: &Call<'_>, flags: u32) -> Result<u64, Errno> {
         // It was made just now.
         let _ = descriptors.close(descriptor);
     };
-    let write = add(call, of_stream(writer, kept | abi::O_WRONLY), flags).inspect_err(|_| close(read))?;
+    let write = add(call, of_stream(writer, kept | flags & abi::O_DIRECT | abi::O_WRONLY), flags)
+        .inspect_err(|_| close(read))?;
     call.memory().write_value(call.arguments[0], &[read, write]).inspect_err(|_| {
         close(read);
         close(write);
