@@ -1002,11 +1002,29 @@ static void pipes_of_packets(void) {
 	poll(&asked, 1, 0);
 	say("room", asked.revents & POLLOUT);
 	say("not as much", write(ends[1], bytes, 5000));
+	say("pages", fcntl(ends[1], F_GETPIPE_SZ)), say("fewer", fcntl(ends[1], F_SETPIPE_SZ, 8192));
 	close(ends[1]);
 	for (count = 0; read(ends[0], bytes, sizeof bytes) > 0; count++)
 		;
 	say("left", count), say("the end", read(ends[0], bytes, sizeof bytes));
 	close(ends[0]);
+}
+
+static void sizes_of_pipes(void) {
+	int ends[2];
+	char bytes[4096] = "";
+	pipe2(ends, O_NONBLOCK);
+	say("at first", fcntl(ends[0], F_GETPIPE_SZ)), say("larger", fcntl(ends[0], F_SETPIPE_SZ, 100000));
+	long count = 0;
+	while (write(ends[1], bytes, sizeof bytes) > 0)
+		count += sizeof bytes;
+	say("takes", count), say("too small", fcntl(ends[1], F_SETPIPE_SZ, 4096));
+	while (read(ends[0], bytes, sizeof bytes) > 0)
+		;
+	say("empty now", fcntl(ends[1], F_SETPIPE_SZ, 1)), say("takes", write(ends[1], bytes, sizeof bytes));
+	say("no more", write(ends[1], bytes, 1));
+	say("of no pipe", fcntl(open("/dev/zero", O_RDONLY), F_GETPIPE_SZ));
+	close(ends[0]), close(ends[1]);
 }
 
 static void processes(const char *self) {
@@ -1252,6 +1270,7 @@ int main(int count, char **arguments) {
 	advice();
 	flags_of_mmap();
 	pipes_of_packets();
+	sizes_of_pipes();
 	shared_memory();
 	signals_read();
 	clocks();

@@ -12,8 +12,12 @@ use core::ops::Range;
 use core::task::Waker;
 use nom_fs::Errno;
 
-/// Bytes that a pipe takes.
+/// Bytes that a pipe takes at first.
 pub(crate) const PIPE_BYTES: usize = 64 << 10;
+/// And at most (`/proc/sys/fs/pipe-max-size`).
+const PIPE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a place for one packet of a pipe.
+const SLOT_BYTES: usize = 4096;
 /// Writes of at most so many bytes go wholly or not at all.
 const ATOMIC_BYTES: usize = 4096;
 /// Bytes of packets that wait, and of the largest with its head, as on Linux (`net.core.wmem_default`).
@@ -51,7 +55,7 @@ pub(crate) enum UrgentPlace {
 struct Packets {
     lengths: RefCell<VecDeque<usize>>,
     /// How many may.
-    most: usize,
+    most: Cell<usize>,
 }
 
 /// Bytes on their way, and how many have each end.
@@ -64,6 +68,8 @@ pub(crate) struct Buffer {
     attached: RefCell<VecDeque<Attached>>,
     /// The lengths of packets, if these are no stream.
     packets: Option<Packets>,
+    /// How many bytes it takes, if not as many as at first.
+    capacity: Cell<Option<usize>>,
     urgent: Cell<Option<Urgent>>,
     /// Where urgent bytes lie.
     urgent_place: Cell<UrgentPlace>,
@@ -98,7 +104,7 @@ pub(crate) fn take_first(bytes: &mut VecDeque<u8>, target: &mut [u8]) -> usize {
 impl Buffer {
     /// One whose reads and writes are whole packets, of which so many may wait.
     pub fn of_packets(most: usize) -> Buffer {
-        let packets = Packets { lengths: RefCell::default(), most };
+        let packets = Packets { lengths: RefCell::default(), most: Cell::new(most) };
         Buffer { packets: Some(packets), ..Buffer::default() }
     }
 
@@ -269,7 +275,7 @@ impl Buffer {
             }
             let count = packets.lengths.borrow().len();
             let costs = self.len() + count * PACKET_HEAD;
-            return if costs >= PACKETS_BYTES || count >= packets.most {
+            return if costs >= PACKETS_BYTES || count >= packets.most.get() {
                 Err(Errno::EAGAIN)
             } else {
                 Ok(wanted)
@@ -285,7 +291,36 @@ impl Buffer {
 
     /// Bytes that there is room for.
     pub fn room(&self) -> usize {
-        PIPE_BYTES.saturating_sub(self.len())
+        self.capacity().saturating_sub(self.len())
+    }
+
+    /// Bytes that it takes.
+    pub fn capacity(&self) -> usize {
+        self.capacity.get().unwrap_or(PIPE_BYTES)
+    }
+
+    /// Has a pipe take about so many bytes: how many then.
+    ///
+    /// # Errors
+    /// `EPERM` if that is too much; `EBUSY` if more are in it.
+    pub fn set_capacity(&self, wanted: usize) -> Result<usize, Errno> {
+        if wanted > PIPE_BYTES_MAX {
+            return Err(Errno::EPERM);
+        }
+        let capacity = wanted.max(SLOT_BYTES).next_power_of_two();
+        let slots = capacity / SLOT_BYTES;
+        if let Some(packets) = &self.packets {
+            if packets.lengths.borrow().len() > slots {
+                return Err(Errno::EBUSY);
+            }
+            packets.most.set(slots);
+        }
+        if self.len() > capacity {
+            return Err(Errno::EBUSY);
+        }
+        self.capacity.set(Some(capacity));
+        self.for_room.wake();
+        Ok(capacity)
     }
 
     /// Takes the urgent byte, or looks at it.

@@ -14,7 +14,7 @@ pub(crate) struct ReadEnd(Rc<Buffer>);
 #[derive(Debug)]
 pub(crate) struct WriteEnd(Rc<Buffer>);
 
-/// How many packets may wait in a pipe of those, as on Linux (pipe(7), "Pipe capacity": its pages).
+/// How many packets may wait in a pipe of those at first, as on Linux (pipe(7), "Pipe capacity": its pages).
 const PACKETS_MAX: usize = 16;
 
 /// A pipe's two ends.

@@ -167,7 +167,14 @@ fn control(call: &Call<'_>) -> Result<u64, Errno> {
             let node = description.node().ok_or(Errno::EINVAL)?.node;
             with_vfs(call, |vfs, _| vfs.seals(node)).map(u64::from)
         }
-        abi::F_GETPIPE_SZ | abi::F_SETPIPE_SZ => Ok(crate::descriptors::buffer::PIPE_BYTES as u64),
+        command @ (abi::F_GETPIPE_SZ | abi::F_SETPIPE_SZ) => {
+            let pipe = description.stream().and_then(|stream| stream.pipe()).ok_or(Errno::EBADF)?;
+            let capacity = match command {
+                abi::F_GETPIPE_SZ => Ok(pipe.capacity()),
+                _ => pipe.set_capacity(argument as u32 as usize),
+            };
+            capacity.map(|bytes| bytes as u64)
+        }
         _ => Err(Errno::EINVAL),
     }
 }
