@@ -8,7 +8,7 @@ use crate::sockets::{Kind, Shutdown, SocketId, Sockets};
 use core::net::SocketAddr;
 use core::ops::Range;
 use nom_net::frame::Marks;
-use nom_net::{Closed, FlowId, FlowInformation, Observed, Stack};
+use nom_net::{Closed, FlowId, FlowInformation, Observed, PeerTimeouts, Stack};
 use nom_port::buffer::{Buffer, Slice};
 
 /// Bytes that are put into one buffer of the device.
@@ -350,6 +350,16 @@ impl<N: Observed> Sockets<N> {
     pub fn set_no_delay(&mut self, id: SocketId, is_on: bool) -> Result<(), Error> {
         let flow = self.table.stream(id)?.flow;
         self.stack.set_nagle(flow, !is_on);
+        Ok(())
+    }
+
+    /// How long a stream waits for a peer that says nothing, from now on.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn set_peer_timeouts(&mut self, id: SocketId, timeouts: PeerTimeouts) -> Result<(), Error> {
+        let flow = self.table.stream(id)?.flow;
+        self.stack.set_peer_timeouts(flow, timeouts);
         Ok(())
     }
 

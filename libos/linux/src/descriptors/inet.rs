@@ -8,7 +8,7 @@ use super::errors::ErrorQueue;
 use super::local::{Local, Waiting};
 use super::message::{Outgoing, Received, Sender};
 use super::open::Stream;
-use super::options::{IP, IPV6};
+use super::options::{IP, IPV6, TCP};
 use super::places::{LocalKind, Place, Places};
 use super::ready::{Events, Waiters};
 use super::socket::{Address, Options, Peeking, Side, Socket, events};
@@ -211,6 +211,15 @@ impl<N: Observed + 'static> Inet<N> {
         let no_delay = self.options.get(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY).unwrap_or(0);
         self.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay);
         self.mark_packets();
+        self.tell_peer_timeouts();
+    }
+
+    /// Has a connection wait for a peer that says nothing for as long as the program says.
+    fn tell_peer_timeouts(&self) {
+        if let State::Stream(id, _) = self.state.get() {
+            // One that has ended waits for nobody.
+            let _ = self.with(|sockets| sockets.set_peer_timeouts(id, self.options.peer_timeouts()));
+        }
     }
 
     /// Has packets of a connection be treated as the program says.
@@ -596,6 +605,12 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             (level, name)
         {
             self.mark_packets();
+        }
+        if let (abi::SOL_SOCKET, abi::SO_KEEPALIVE)
+        | (TCP, abi::TCP_KEEPIDLE | abi::TCP_KEEPINTVL | abi::TCP_KEEPCNT | abi::TCP_USER_TIMEOUT) =
+            (level, name)
+        {
+            self.tell_peer_timeouts();
         }
     }
 }

@@ -4,9 +4,11 @@ use super::bound::{AddressFamilies, SharedUse};
 use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
 use core::net::IpAddr;
+use core::time::Duration;
 use linux_raw_sys::net as abi;
 use nom_fs::Errno;
 use nom_net::frame::Marks;
+use nom_net::{KeepAlive, PeerTimeouts};
 
 /// Levels of options.
 const SOCKET: u32 = abi::SOL_SOCKET;
@@ -162,6 +164,22 @@ impl Options {
         Marks { hops: option(hops), class: option(class) }
     }
 
+    /// How long a connection waits for a peer that says nothing (tcp(7)).
+    pub fn peer_timeouts(&self) -> PeerTimeouts {
+        let option = |name| self.get(TCP, name).map_or(0, |value| value.max(0) as u32);
+        let seconds = |name| Duration::from_secs(option(name).into());
+        let keep_alive = KeepAlive {
+            idle: seconds(abi::TCP_KEEPIDLE),
+            interval: seconds(abi::TCP_KEEPINTVL),
+            probes: option(abi::TCP_KEEPCNT),
+        };
+        let user_timeout = Duration::from_millis(option(abi::TCP_USER_TIMEOUT).into());
+        PeerTimeouts {
+            keep_alive: Some(keep_alive).filter(|_| self.has(SOCKET, abi::SO_KEEPALIVE)),
+            user_timeout: Some(user_timeout).filter(|limit| !limit.is_zero()),
+        }
+    }
+
     /// Those of another, which it came from.
     pub fn inherit(&self, from: &Options) {
         self.numbers.borrow_mut().clone_from(&from.numbers.borrow());
@@ -195,7 +213,13 @@ impl Options {
 fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
     let (least, first) = match (level, name) {
         (UDP, UDP_SEGMENT) if u16::try_from(value).is_err() => return Err(Errno::EINVAL),
-        (UDP, UDP_GRO) => return Ok((value != 0).into()),
+        (UDP, UDP_GRO) | (SOCKET, abi::SO_KEEPALIVE) => return Ok((value != 0).into()),
+        // As on Linux: MAX_TCP_KEEPIDLE and its like.
+        (TCP, abi::TCP_KEEPIDLE | abi::TCP_KEEPINTVL) if !(1..=32_767).contains(&value) => {
+            return Err(Errno::EINVAL);
+        }
+        (TCP, abi::TCP_KEEPCNT) if !(1..=127).contains(&value) => return Err(Errno::EINVAL),
+        (TCP, abi::TCP_USER_TIMEOUT) if value < 0 => return Err(Errno::EINVAL),
         (SOCKET, abi::SO_ZEROCOPY) if !(0..2).contains(&value) => return Err(Errno::EINVAL),
         (IP, abi::IP_TTL) => (1, 64),
         (IP, abi::IP_MULTICAST_TTL) => (0, 1),
@@ -208,5 +232,32 @@ fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
         -1 => Ok(first),
         value if (least..256).contains(&value) => Ok(value),
         _ => Err(Errno::EINVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_peer_is_given_up_as_the_program_says() {
+        let options = Options::default();
+        assert_eq!(options.peer_timeouts(), PeerTimeouts::USUAL);
+        options.set(SOCKET, abi::SO_KEEPALIVE, 5).expect("it is known");
+        options.set(TCP, abi::TCP_KEEPINTVL, 7).expect("it is known");
+        options.set(TCP, abi::TCP_USER_TIMEOUT, 1500).expect("it is known");
+        let keep_alive =
+            KeepAlive { idle: Duration::from_secs(7200), interval: Duration::from_secs(7), probes: 9 };
+        let user_timeout = Some(Duration::from_millis(1500));
+        assert_eq!(options.peer_timeouts(), PeerTimeouts { keep_alive: Some(keep_alive), user_timeout });
+        assert_eq!(options.get(SOCKET, abi::SO_KEEPALIVE), Ok(1));
+        for (name, bad) in [
+            (abi::TCP_KEEPIDLE, 0),
+            (abi::TCP_KEEPINTVL, 32_768),
+            (abi::TCP_KEEPCNT, 128),
+            (abi::TCP_USER_TIMEOUT, -1),
+        ] {
+            assert_eq!(options.set(TCP, name, bad), Err(Errno::EINVAL), "{name}");
+        }
     }
 }

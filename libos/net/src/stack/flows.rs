@@ -8,7 +8,7 @@ use crate::link::Link;
 use crate::neighbour::Hop;
 use crate::table::{FlowId, FourTuple, LASTING, SPARSE, keyed};
 use crate::tcp::close::SendError;
-use crate::tcp::connection::{Connection, Context, Effects, Origin, State};
+use crate::tcp::connection::{Connection, Context, Effects, Origin, PeerTimeouts, State};
 use crate::tcp::memory::Held;
 use crate::tcp::plain::Plain;
 use crate::tcp::segment::{Ports, Segment};
@@ -421,6 +421,15 @@ impl<N: Nic> Stack<N> {
             open.connection.nagle = is_on;
             self.mark(flow);
         }
+    }
+
+    /// How long a flow waits for a peer that says nothing, from now on.
+    pub fn set_peer_timeouts(&mut self, flow: FlowId, timeouts: PeerTimeouts) {
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return };
+        let (counters, held) = (&mut self.link.counters, &mut self.held);
+        let context = Context { now: self.now, settings: &self.config.tcp, counters, held };
+        open.connection.set_peer_timeouts(timeouts, &context);
+        open.mark(flow, &mut self.dirty);
     }
 
     /// How packets of a flow are to be treated from now on.

@@ -75,6 +75,21 @@ pub struct KeepAlive {
     pub probes: u32,
 }
 
+/// How long one connection waits for a peer that says nothing, where that is not as for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerTimeouts {
+    /// When to ask it whether it is still there.
+    pub keep_alive: Option<KeepAlive>,
+    /// How long what was sent may go without an acknowledgement, instead of so many retransmissions (RFC 9293
+    /// section 3.9.1: user timeout). It is looked at with each of those.
+    pub user_timeout: Option<Duration>,
+}
+
+impl PeerTimeouts {
+    /// As for all.
+    pub const USUAL: PeerTimeouts = PeerTimeouts { keep_alive: None, user_timeout: None };
+}
+
 /// What all connections have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {

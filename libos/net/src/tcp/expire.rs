@@ -1,6 +1,6 @@
 //! What the passing of time does to a connection (RFC 6298 section 5, RFC 9293 sections 3.8.4 and 3.8.6.1).
 
-use super::connection::{Closed, Connection, Context, Effects};
+use super::connection::{Closed, Connection, Context, Effects, PeerTimeouts};
 use crate::buffer::Buffer;
 use crate::time::Instant;
 
@@ -39,7 +39,7 @@ impl<B: Buffer> Connection<B> {
         } else {
             context.settings.handshake_retries_max
         };
-        if self.retries >= limit {
+        if self.is_given_up(context.now).unwrap_or(self.retries >= limit) {
             return self.end(Closed::TimedOut, effects);
         }
         self.retries += 1;
@@ -66,7 +66,7 @@ impl<B: Buffer> Connection<B> {
 
     /// The window is still closed, or too small for a whole segment.
     fn persist(&mut self, context: &mut Context<'_>, effects: &mut Effects<B>) {
-        if self.retries >= context.settings.retries_max {
+        if self.is_given_up(context.now).unwrap_or(self.retries >= context.settings.retries_max) {
             return self.end(Closed::TimedOut, effects);
         }
         self.retries += 1;
@@ -79,15 +79,41 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
+    /// Whether what was sent went without an acknowledgement for too long, if this connection has a limit for
+    /// that.
+    fn is_given_up(&mut self, now: Instant) -> Option<bool> {
+        let limit = self.rare.peer_timeouts.user_timeout.filter(|_| self.is_synchronised())?;
+        if self.retries == 0 {
+            self.rare.make().silent_since = Some(self.sent_at);
+        }
+        self.rare.silent_since.map(|since| now - since >= limit)
+    }
+
+    /// How long it waits for a peer that says nothing, from now on.
+    pub fn set_peer_timeouts(&mut self, timeouts: PeerTimeouts, context: &Context<'_>) {
+        if timeouts == self.rare.peer_timeouts {
+            return;
+        }
+        self.rare.make().peer_timeouts = timeouts;
+        let keep_alive = timeouts.keep_alive.or(context.settings.keep_alive);
+        let due = keep_alive.map(|keep_alive| self.heard_at + keep_alive.idle);
+        self.deadlines.keep_alive = due.map(|due| due.max(context.now));
+    }
+
     /// The peer has said nothing since the timer was set, or some time since then.
     fn keep_alive(&mut self, context: &mut Context<'_>, effects: &mut Effects<B>) {
-        let Some(settings) = context.settings.keep_alive else { return };
+        let own = self.rare.peer_timeouts;
+        let Some(settings) = own.keep_alive.or(context.settings.keep_alive) else { return };
         let quiet = context.now - self.heard_at;
         if quiet < settings.idle {
             self.deadlines.keep_alive = Some(self.heard_at + settings.idle);
             return;
         }
-        if self.retries >= settings.probes {
+        let is_over = match own.user_timeout {
+            Some(limit) => self.retries > 0 && quiet >= limit,
+            None => self.retries >= settings.probes,
+        };
+        if is_over {
             return self.end(Closed::TimedOut, effects);
         }
         self.deadlines.keep_alive = Some(context.now + settings.interval);

@@ -1,6 +1,6 @@
 //! What a connection has when something is amiss, or while it ends: in a box that nearly none has.
 
-use super::connection::Connection;
+use super::connection::{Connection, PeerTimeouts};
 use super::forward::Forward;
 use super::pace::Pace;
 use super::segment::Segment;
@@ -45,6 +45,10 @@ pub struct Rare {
     pub linger: Option<Instant>,
     /// When the next burst may go.
     pub pace: Pace,
+    /// How long it waits for a peer that says nothing.
+    pub peer_timeouts: PeerTimeouts,
+    /// Since when nothing is acknowledged, while retransmissions go.
+    pub silent_since: Option<Instant>,
 }
 
 impl Rare {
@@ -64,10 +68,15 @@ impl Rare {
         persist: None,
         linger: None,
         pace: Pace::IDLE,
+        peer_timeouts: PeerTimeouts::USUAL,
+        silent_since: None,
     };
 
     /// Whether nothing of it says anything any more, of a connection whose oldest byte in flight is `una`.
     fn is_nothing(&self, una: Seq, now: Instant) -> bool {
+        if self.peer_timeouts != PeerTimeouts::USUAL {
+            return false;
+        }
         let is_recovering = self.duplicates > 0
             || self.point.is_some()
             || self.is_first_due

@@ -6,7 +6,9 @@ use crate::common::{Device, Machine, Memory, config, greeting, parse_frame, segm
 use language::{Line, number, show};
 use nom_net::tcp::segment::{Flags, Ports, Segment};
 use nom_net::tcp::sequence::Seq;
-use nom_net::{Application, Closed, Config, FlowId, FourTuple, Instant, KeepAlive, Slice, Stack};
+use nom_net::{
+    Application, Closed, Config, FlowId, FourTuple, Instant, KeepAlive, PeerTimeouts, Slice, Stack,
+};
 use nom_port::nic::Offloads;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -235,6 +237,15 @@ impl Script {
             ["close"] => stack.close(flow()?),
             ["shut-down"] => stack.shut_down(flow()?),
             ["abort"] => stack.abort(flow()?),
+            ["peer-timeouts", idle, interval, probes, user_timeout] => {
+                let seconds = |word| number(word).map(Duration::from_secs);
+                let [idle, interval, user_timeout] =
+                    [seconds(idle)?, seconds(interval)?, seconds(user_timeout)?];
+                let keep_alive = KeepAlive { idle, interval, probes: number(probes)? as u32 };
+                let keep_alive = Some(keep_alive).filter(|asks| !asks.idle.is_zero());
+                let user_timeout = Some(user_timeout).filter(|limit| !limit.is_zero());
+                stack.set_peer_timeouts(flow()?, PeerTimeouts { keep_alive, user_timeout });
+            }
             ["window", bytes] => stack.window(flow()?, number(bytes)? as u32),
             ["received", len] => {
                 let received = std::mem::take(&mut notes.received) as u64;
