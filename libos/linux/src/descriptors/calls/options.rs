@@ -27,11 +27,11 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "setsockopt",
         &["descriptor", "level", "name", "value", "length"],
         set_option,
-        "reuse of addresses, time limits, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_ZEROCOPY (and a copy), \
-         TCP_NODELAY, SO_KEEPALIVE and its times, TCP_USER_TIMEOUT (looked at with each retransmission), \
-         IPV6_V6ONLY, addresses, headers and times of datagrams (IP_PKTINFO, IP_RECVTTL, SO_TIMESTAMP), how far they go \
-         and how they are treated (IP_TTL, IP_TOS), groups within the machine, TCP_CONGESTION, which is \
-         cubic; the other usual ones are remembered",
+        "reuse of addresses, time limits, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_ZEROCOPY (and a \
+         copy), TCP_NODELAY, SO_KEEPALIVE and its times, TCP_USER_TIMEOUT (looked at with each \
+         retransmission), IPV6_V6ONLY, addresses, headers and times of datagrams (IP_PKTINFO, \
+         IP_RECVTTL, SO_TIMESTAMP), how far they go and how they are treated (IP_TTL, IP_TOS), groups \
+         within the machine, TCP_CONGESTION, which is cubic; the other usual onesare remembered",
     ),
     SystemCall::partial(
         nr::__NR_getsockopt,
