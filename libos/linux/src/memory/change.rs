@@ -156,7 +156,10 @@ impl ProcessMemory {
     /// # Errors
     /// As for [`ProcessMemory::mark`].
     pub fn use_large(&self, address: u64, bytes: u64, large: LargeUse) -> Result<(), Errno> {
-        self.mark(address, bytes, |region| Ok(region.large = large))
+        self.mark(address, bytes, |region| {
+            region.large = large;
+            Ok(())
+        })
     }
 
     /// What a child gets of a range.
@@ -164,9 +167,12 @@ impl ProcessMemory {
     /// # Errors
     /// As for [`ProcessMemory::mark`]; `EINVAL` if what others have, too, is to be wiped.
     pub fn set_on_fork(&self, address: u64, bytes: u64, on_fork: OnFork) -> Result<(), Errno> {
-        self.mark(address, bytes, |region| match on_fork {
-            OnFork::Wipe if !region.is_own_zeros() => Err(Errno::EINVAL),
-            _ => Ok(region.on_fork = on_fork),
+        self.mark(address, bytes, |region| {
+            if on_fork == OnFork::Wipe && !region.is_own_zeros() {
+                return Err(Errno::EINVAL);
+            }
+            region.on_fork = on_fork;
+            Ok(())
         })
     }
 
