@@ -129,6 +129,8 @@ pub(crate) struct Udp<N: Observed + 'static> {
     is_send_shut: Cell<bool>,
     options: Options,
     errors: ErrorQueue,
+    /// Whether it wants to hear of all that nobody takes, of either family: each call asks.
+    wants_reports: Cell<bool>,
 }
 
 impl<N: Observed + 'static> Udp<N> {
@@ -162,9 +164,9 @@ impl<N: Observed + 'static> Udp<N> {
             takes_joined: Cell::new(false),
             lost: Cell::new(0),
         };
-        let (id, bound, is_send_shut, options, errors) = Default::default();
+        let (id, bound, is_send_shut, options, errors, wants_reports) = Default::default();
         let (network, places, end) = (network.clone(), places.clone(), Rc::new(end));
-        Udp { network, places, domain, end, id, bound, is_send_shut, options, errors }
+        Udp { network, places, domain, end, id, bound, is_send_shut, options, errors, wants_reports }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Sockets<N>) -> Result<T, Error>) -> Result<T, Errno> {
@@ -173,16 +175,11 @@ impl<N: Observed + 'static> Udp<N> {
 
     /// Hears of the network that nobody takes what was sent.
     fn hear_refusals(&self) {
-        let is_asked = self.end.peer.get().is_some() || self.wants_reports();
+        let is_asked = self.end.peer.get().is_some() || self.wants_reports.get();
         let Some(id) = self.id.get().filter(|_| is_asked) else { return };
         while let Ok(Some(remote)) = self.with(|sockets| sockets.take_refusal(id)) {
             self.refuse(remote, &[]);
         }
-    }
-
-    /// Whether it wants to hear of all that nobody takes, of either family.
-    fn wants_reports(&self) -> bool {
-        self.options.has(IP, abi::IP_RECVERR) || self.options.has(IPV6, abi::IPV6_RECVERR)
     }
 
     /// Nobody takes what was sent there: who is connected to that, or wants reports, learns at its next call.
@@ -535,6 +532,10 @@ impl<N: Observed + 'static> Socket for Udp<N> {
     fn option_changed(&self, level: u32, name: u32, value: i32) {
         if (level, name) == (UDP, UDP_GRO) {
             self.end.takes_joined.set(value != 0);
+        }
+        if let (IP, abi::IP_RECVERR) | (IPV6, abi::IPV6_RECVERR) = (level, name) {
+            let has = |level, name| self.options.has(level, name);
+            self.wants_reports.set(has(IP, abi::IP_RECVERR) || has(IPV6, abi::IPV6_RECVERR));
         }
     }
 
