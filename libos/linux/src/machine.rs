@@ -250,6 +250,8 @@ impl PageSource for Granted {
             page.give_back();
             return None;
         }
+        let family = self.spaces.family.borrow().upgrade();
+        family.iter().for_each(ProcessFamily::watch_memory);
         self.spaces.large.borrow_mut().granted(page.frame);
         self.large.borrow_mut().add(address, page.frame, Protection::ReadWrite);
         Some(page.frame)
@@ -261,7 +263,7 @@ impl PageSource for Granted {
         if obtainable() < TABLES_BYTES {
             return false;
         }
-        // Who runs here would find it missing. Its own tables are there again before anybody looks.
+        // Who runs here would find it missing meanwhile.
         self.stop_others();
         let small = self.pages(start, LARGE_FRAMES, frame);
         self.unmap(start, LARGE_FRAMES);
