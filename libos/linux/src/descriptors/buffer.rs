@@ -309,15 +309,11 @@ impl Buffer {
         }
         let capacity = wanted.max(SLOT_BYTES).next_power_of_two();
         let slots = capacity / SLOT_BYTES;
-        if let Some(packets) = &self.packets {
-            if packets.lengths.borrow().len() > slots {
-                return Err(Errno::EBUSY);
-            }
-            packets.most.set(slots);
-        }
-        if self.len() > capacity {
+        let waiting = self.packets.as_ref().map_or(0, |packets| packets.lengths.borrow().len());
+        if waiting > slots || self.len() > capacity {
             return Err(Errno::EBUSY);
         }
+        self.packets.iter().for_each(|packets| packets.most.set(slots));
         self.capacity.set(Some(capacity));
         self.for_room.wake();
         Ok(capacity)

@@ -3,13 +3,11 @@
 //! to be copied when they were sent (`MSG_ZEROCOPY`) are the program's again.
 
 use super::message::Received;
-use super::ready::Waiters;
 use super::socket::Address;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, SocketAddr};
-use core::task::Waker;
 use linux_raw_sys::net as abi;
 use nom_fs::Errno;
 
@@ -56,7 +54,6 @@ pub(crate) struct ErrorQueue {
     reports: RefCell<VecDeque<(ErrorReport, Vec<u8>)>>,
     /// How many calls have sent without a copy.
     sends: Cell<u32>,
-    waiters: Waiters,
 }
 
 impl ErrorQueue {
@@ -82,8 +79,6 @@ impl ErrorQueue {
         if reports.len() < REPORTS_MAX {
             reports.push_back((report, bytes));
         }
-        drop(reports);
-        self.waiters.wake();
     }
 
     /// The first report.
@@ -111,11 +106,6 @@ impl ErrorQueue {
         let reports = self.reports.borrow();
         let (first, _) = reports.front()?;
         matches!(first, ErrorReport::Refused(_)).then_some(Errno::ECONNREFUSED)
-    }
-
-    /// Wakes when there is one more.
-    pub fn wake(&self, waker: &Waker) {
-        self.waiters.add(waker);
     }
 }
 

@@ -584,6 +584,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
 
     fn tell_copied(&self) {
         self.errors.tell_copied();
+        self.waiters.wake();
     }
 
     fn options(&self) -> &Options {
@@ -671,7 +672,9 @@ impl<N: Observed + 'static> Stream for Inet<N> {
     }
 
     fn wake(&self, waker: &Waker) {
-        self.errors.wake(waker);
+        if self.options.lends.get() {
+            self.waiters.add(waker);
+        }
         match &*self.within.borrow() {
             Within::Connection(local) => return local.wake(waker),
             Within::Listener(waiting) => waiting.wake(waker),

@@ -117,6 +117,8 @@ pub(crate) struct Options {
     pub send_within_ns: Cell<Option<u64>>,
     /// Seconds that closing may take (`SO_LINGER`): with none, the connection is reset.
     pub linger_s: Cell<Option<u32>>,
+    /// Whether what is sent may be the program's still for a while (`SO_ZEROCOPY`): each wait asks.
+    pub lends: Cell<bool>,
 }
 
 impl Options {
@@ -168,14 +170,14 @@ impl Options {
     pub fn peer_timeouts(&self) -> PeerTimeouts {
         let option = |name| self.get(TCP, name).map_or(0, |value| value.max(0) as u32);
         let seconds = |name| Duration::from_secs(option(name).into());
-        let keep_alive = KeepAlive {
+        let keep_alive = || KeepAlive {
             idle: seconds(abi::TCP_KEEPIDLE),
             interval: seconds(abi::TCP_KEEPINTVL),
             probes: option(abi::TCP_KEEPCNT),
         };
         let user_timeout = Duration::from_millis(option(abi::TCP_USER_TIMEOUT).into());
         PeerTimeouts {
-            keep_alive: Some(keep_alive).filter(|_| self.has(SOCKET, abi::SO_KEEPALIVE)),
+            keep_alive: self.has(SOCKET, abi::SO_KEEPALIVE).then(keep_alive),
             user_timeout: Some(user_timeout).filter(|limit| !limit.is_zero()),
         }
     }
@@ -186,6 +188,7 @@ impl Options {
         self.receive_within_ns.set(from.receive_within_ns.get());
         self.send_within_ns.set(from.send_within_ns.get());
         self.linger_s.set(from.linger_s.get());
+        self.lends.set(from.lends.get());
     }
 
     /// Sets one.
@@ -198,6 +201,9 @@ impl Options {
         // Linux takes twice what is asked for, and tells that.
         let is_buffer = level == SOCKET && [abi::SO_SNDBUF, abi::SO_RCVBUF].contains(&name);
         let value = if is_buffer { value.clamp(2304, 8 << 20).saturating_mul(2) } else { value };
+        if (level, name) == (SOCKET, abi::SO_ZEROCOPY) {
+            self.lends.set(value != 0);
+        }
         let mut numbers = self.numbers.borrow_mut();
         if let (SOCKET, abi::SO_TIMESTAMP | abi::SO_TIMESTAMPNS) = (level, name) {
             // Times are told in one form.

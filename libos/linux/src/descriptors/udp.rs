@@ -523,6 +523,7 @@ impl<N: Observed + 'static> Socket for Udp<N> {
 
     fn tell_copied(&self) {
         self.errors.tell_copied();
+        self.end.inbox.tell();
     }
 
     fn options(&self) -> &Options {
@@ -580,7 +581,6 @@ impl<N: Observed + 'static> Stream for Udp<N> {
 
     fn wake(&self, waker: &Waker) {
         self.end.inbox.wake(waker);
-        self.errors.wake(waker);
         if let Some(id) = self.id.get() {
             // A socket that is gone is ready, which whoever waits has seen.
             let _ = self.with(|sockets| sockets.wake_for(id, Ready::READABLE | Ready::WRITABLE, waker));

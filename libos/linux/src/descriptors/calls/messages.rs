@@ -136,8 +136,7 @@ fn send_pieces(
         sent
     })?;
     let socket = description.socket()?;
-    let is_lent = flags & MSG_ZEROCOPY != 0 && sent > 0;
-    if is_lent && socket.options().has(abi::SOL_SOCKET, abi::SO_ZEROCOPY) {
+    if flags & MSG_ZEROCOPY != 0 && sent > 0 && socket.options().lends.get() {
         socket.tell_copied();
     }
     Ok(sent)

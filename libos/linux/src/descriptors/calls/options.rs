@@ -31,7 +31,7 @@ pub(crate) const ROWS: &[SystemCall] = &[
          copy), TCP_NODELAY, SO_KEEPALIVE and its times, TCP_USER_TIMEOUT (looked at with each \
          retransmission), IPV6_V6ONLY, addresses, headers and times of datagrams (IP_PKTINFO, \
          IP_RECVTTL, SO_TIMESTAMP), how far they go and how they are treated (IP_TTL, IP_TOS), groups \
-         within the machine, TCP_CONGESTION, which is cubic; the other usual onesare remembered",
+         within the machine, TCP_CONGESTION, which is cubic; the other usual ones are remembered",
     ),
     SystemCall::partial(
         nr::__NR_getsockopt,
