@@ -1,6 +1,7 @@
 /* Huge pages of 2 MiB, and what happens to a part of one. What is seen is printed, a line that begins with "= ", and
  * compared with Linux, which may have none where memory is short: whether there is one is not printed. */
 #define _GNU_SOURCE
+#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,13 +132,28 @@ static void count(void) {
 	say("few touches", huge < 2 * BLOCKS || !has_huge_pages()), say("many touches", small >= BLOCKS * PAGES / 16);
 }
 
-int main(void) {
+/* Who was begun by a process counts its own touches, though it had that one's memory at first. */
+static void count_of_a_child(const char *self) {
+	char own[32];
+	snprintf(own, sizeof own, "%ld", faults());
+	char *arguments[] = {"huge", own, NULL};
+	pid_t child;
+	int status;
+	say("begun", posix_spawn(&child, self, NULL, NULL, arguments, environ));
+	waitpid(child, &status, 0);
+	say("counts its own", WEXITSTATUS(status));
+}
+
+int main(int arguments, char **values) {
+	if (arguments == 2)
+		return faults() < atol(values[1]) / 2 ? 7 : 8;
 	setvbuf(stdout, NULL, _IONBF, 0);
 	int advice[] = {MADV_HUGEPAGE, MADV_NORMAL, MADV_NOHUGEPAGE};
 	for (int which = 0; which < 3; which++)
 		parts(advice[which]), children(advice[which]);
 	reuse();
 	count();
+	count_of_a_child("/proc/self/exe");
 	char *base = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	say("not at a page", madvise(base + 1, PAGE, MADV_HUGEPAGE));
 	say("nothing there", madvise((void *)PAGE, PAGE, MADV_HUGEPAGE));

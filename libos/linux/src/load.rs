@@ -155,10 +155,14 @@ pub(crate) fn load(
     let (file, arguments) = resolve(process, thread, path, arguments)?;
     let program = parse(&file)?;
     let memory = OwnMemory::new(&process.family).ok_or(LoadError::NoMemory)?;
-    if process.controls.no_huge_pages.get() {
+    let before = process.memory();
+    if !before.takes_large() {
         memory.refuse_large();
     }
-    memory.count_on(process.memory().faults());
+    // Those of a parent's memory, which it shares until now, are the parent's.
+    if process.has_own_memory.get() {
+        memory.count_on(before.faults());
+    }
     // The heap behind it has room to grow; what is mapped later comes from above.
     let space = memory.place();
     let wish = space.start + (space.end - space.start) / 4 + process.family.random(SPREAD_PAGES) * PAGE;

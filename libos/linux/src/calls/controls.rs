@@ -38,7 +38,6 @@ pub(crate) struct Controls {
     keeps_capabilities: Cell<bool>,
     no_new_privileges: Cell<bool>,
     timer_slack_ns: Cell<u64>,
-    pub no_huge_pages: Cell<bool>,
     memory_failure: Cell<u64>,
     /// Which barriers it said that it would want (membarrier(2)).
     pub barriers: Cell<u64>,
@@ -53,7 +52,6 @@ impl Default for Controls {
             keeps_capabilities: Cell::new(false),
             no_new_privileges: Cell::new(false),
             timer_slack_ns: Cell::new(TIMER_SLACK_NS),
-            no_huge_pages: Cell::new(false),
             memory_failure: Cell::new(option::PR_MCE_KILL_DEFAULT.into()),
             barriers: Cell::new(0),
         }
@@ -124,10 +122,10 @@ fn prctl(call: &Call<'_>) -> Result<u64, Errno> {
                 0 => call.memory().allow_large(),
                 _ => call.memory().refuse_large(),
             }
-            Ok(set(&controls.no_huge_pages, first != 0))
+            Ok(0)
         }
         option::PR_GET_THP_DISABLE => {
-            none(&[first, second, third, fourth]).map(|()| controls.no_huge_pages.get().into())
+            none(&[first, second, third, fourth]).map(|()| (!call.memory().takes_large()).into())
         }
         option::PR_MCE_KILL => {
             none(&[third, fourth])?;

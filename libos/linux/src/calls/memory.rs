@@ -186,6 +186,9 @@ fn remap(call: &Call<'_>) -> Result<u64, Errno> {
 
 fn advise(call: &Call<'_>) -> Result<u64, Errno> {
     let [address, length, advice, ..] = call.arguments;
+    if !address.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL);
+    }
     match advice as u32 {
         abi::MADV_DONTNEED | abi::MADV_DONTNEED_LOCKED | abi::MADV_FREE => {
             call.memory().forget(address, length)?
@@ -197,16 +200,15 @@ fn advise(call: &Call<'_>) -> Result<u64, Errno> {
         abi::MADV_DOFORK | abi::MADV_KEEPONFORK => {
             call.memory().set_on_fork(address, length, OnFork::Keep)?;
         }
-        advice if !IGNORED.contains(&advice) || !address.is_multiple_of(PAGE) => return Err(Errno::EINVAL),
         abi::MADV_POPULATE_READ => populate(call, Touch::Read)?,
         abi::MADV_POPULATE_WRITE => populate(call, Touch::Write)?,
-        _ => return lock(call),
+        advice if IGNORED.contains(&advice) => return lock(call),
+        _ => return Err(Errno::EINVAL),
     }
     Ok(0)
 }
 
-/// Advice that changes nothing that a program could see, but that what it is about must be mapped; and such
-/// that brings pages.
+/// Advice that changes nothing that a program could see; what it is about must be mapped.
 const IGNORED: &[u32] = &[
     abi::MADV_NORMAL,
     abi::MADV_RANDOM,
@@ -218,8 +220,6 @@ const IGNORED: &[u32] = &[
     abi::MADV_UNMERGEABLE,
     abi::MADV_DONTDUMP,
     abi::MADV_DODUMP,
-    abi::MADV_POPULATE_READ,
-    abi::MADV_POPULATE_WRITE,
 ];
 
 /// Brings all pages of a range as if they were touched.

@@ -58,11 +58,9 @@ impl ProcessMemory {
                 address
             }
             Where::Low(wish) => {
-                let wish = wish - wish % PAGE;
-                let wished = wish..wish.checked_add(bytes).ok_or(Errno::ENOMEM)?;
-                let is_wished = wish != 0 && is_place(&wished) && state.regions.is_free(wished);
-                let place = || state.regions.place_below(IN_31_BITS, bytes, GAP).ok_or(Errno::ENOMEM);
-                if is_wished { wish } else { place()? }
+                let wished = state.wished(wish - wish % PAGE, bytes);
+                let place = || state.regions.place_below(IN_31_BITS, bytes, GAP);
+                wished.or_else(place).ok_or(Errno::ENOMEM)?
             }
             Where::Near(wish) => {
                 let align = if takes_large(&region, bytes, self.pages.large_bytes()) {
@@ -99,13 +97,7 @@ impl ProcessMemory {
     /// `EINVAL`, `ENOMEM` (not all is mapped, or as for [`cut`]), `EACCES` (of a file that is open for
     /// reading).
     pub fn protect(&self, address: u64, bytes: u64, rights: Rights) -> Result<(), Errno> {
-        if !address.is_multiple_of(PAGE) {
-            return Err(Errno::EINVAL);
-        }
-        if bytes == 0 {
-            return Ok(());
-        }
-        let range = range_of(address, whole_pages(bytes)?)?;
+        let Some(range) = range_of_any(address, bytes)? else { return Ok(()) };
         let state = &mut *self.state.borrow_mut();
         if !state.regions.covers(range.clone()) {
             return Err(Errno::ENOMEM);
@@ -139,10 +131,7 @@ impl ProcessMemory {
     /// # Errors
     /// `EINVAL`, `ENOMEM` (not all is mapped; the rest is forgotten).
     pub fn forget(&self, address: u64, bytes: u64) -> Result<(), Errno> {
-        if bytes == 0 {
-            return if address.is_multiple_of(PAGE) { Ok(()) } else { Err(Errno::EINVAL) };
-        }
-        let range = range_of(address, whole_pages(bytes)?)?;
+        let Some(range) = range_of_any(address, bytes)? else { return Ok(()) };
         let state = &mut *self.state.borrow_mut();
         // What is shared stays where all find it.
         for (part, _) in state.regions.overlapping(range.clone()).collect::<Vec<_>>() {
@@ -186,10 +175,7 @@ impl ProcessMemory {
         bytes: u64,
         mark: impl Fn(&mut MappedRegion) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        if bytes == 0 {
-            return if address.is_multiple_of(PAGE) { Ok(()) } else { Err(Errno::EINVAL) };
-        }
-        let range = range_of(address, whole_pages(bytes)?)?;
+        let Some(range) = range_of_any(address, bytes)? else { return Ok(()) };
         let state = &mut *self.state.borrow_mut();
         // A large page is in one region.
         cut(&*self.pages, &range)?;
@@ -386,11 +372,16 @@ impl ProcessMemory {
 }
 
 impl State {
+    /// The place that is wished, if it is one and free; zero is no wish.
+    fn wished(&self, wish: u64, bytes: u64) -> Option<u64> {
+        let wished = wish..wish.checked_add(bytes)?;
+        (wish != 0 && is_place(&wished) && self.regions.is_free(wished)).then_some(wish)
+    }
+
     /// A free place for so many bytes, where it is wished or at a multiple of `align`.
     fn place_for(&mut self, wish: u64, bytes: u64, align: u64) -> Option<u64> {
-        let wished = wish..wish.checked_add(bytes)?;
-        if wish != 0 && is_place(&wished) && self.regions.is_free(wished) {
-            return Some(wish);
+        if let Some(place) = self.wished(wish, bytes) {
+            return Some(place);
         }
         let (above, least) = self.packed;
         let needed = bytes.checked_add(align - PAGE)?;
@@ -428,6 +419,15 @@ fn range_of(address: u64, bytes: u64) -> Result<Range<u64>, Errno> {
     }
     let range = address..address.checked_add(bytes).ok_or(Errno::ENOMEM)?;
     if is_place(&range) { Ok(range) } else { Err(Errno::ENOMEM) }
+}
+
+/// The same, rounded up to pages; nothing of no bytes. Errors: as of [`range_of`].
+fn range_of_any(address: u64, bytes: u64) -> Result<Option<Range<u64>>, Errno> {
+    match bytes {
+        _ if !address.is_multiple_of(PAGE) => Err(Errno::EINVAL),
+        0 => Ok(None),
+        _ => range_of(address, whole_pages(bytes)?).map(Some),
+    }
 }
 
 /// For the test that what is there is what the regions say.

@@ -7,15 +7,15 @@
 //! and go back together: those that nobody has before that are the next small pages ([`LargeFrames`]).
 
 use super::ranges::{Part, RangeMap};
-use super::{MappedRegion, PageSource, State};
+use super::{MappedRegion, PAGE, PageSource, State};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ops::Range;
 use nom_sys::Protection;
-use nom_sys::program::memory::PAGES_MAX;
+use nom_sys::program::memory::LargePage;
 
 /// Frames of a large page.
-pub const LARGE_FRAMES: u64 = PAGES_MAX;
+pub const LARGE_FRAMES: u64 = LargePage::BYTES / PAGE;
 
 /// Where a region has large pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

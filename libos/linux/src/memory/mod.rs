@@ -256,6 +256,11 @@ impl ProcessMemory {
         self.takes_large.set(true);
     }
 
+    /// Whether large pages come where they are to.
+    pub fn takes_large(&self) -> bool {
+        self.takes_large.get()
+    }
+
     /// How often something was made there that was touched.
     pub fn faults(&self) -> u64 {
         self.faults.get()

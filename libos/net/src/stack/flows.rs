@@ -425,11 +425,11 @@ impl<N: Nic> Stack<N> {
 
     /// How long a flow waits for a peer that says nothing, from now on.
     pub fn set_peer_timeouts(&mut self, flow: FlowId, timeouts: PeerTimeouts) {
-        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return };
-        let (counters, held) = (&mut self.link.counters, &mut self.held);
-        let context = Context { now: self.now, settings: &self.config.tcp, counters, held };
-        open.connection.set_peer_timeouts(timeouts, &context);
-        open.mark(flow, &mut self.dirty);
+        let (usual, now) = (self.config.tcp.keep_alive, self.now);
+        if let Some(open) = self.open_mut(flow) {
+            open.connection.set_peer_timeouts(timeouts, usual, now);
+            self.mark(flow);
+        }
     }
 
     /// How packets of a flow are to be treated from now on.

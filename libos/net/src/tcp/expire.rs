@@ -1,6 +1,6 @@
 //! What the passing of time does to a connection (RFC 6298 section 5, RFC 9293 sections 3.8.4 and 3.8.6.1).
 
-use super::connection::{Closed, Connection, Context, Effects, PeerTimeouts};
+use super::connection::{Closed, Connection, Context, Effects, KeepAlive, PeerTimeouts};
 use crate::buffer::Buffer;
 use crate::time::Instant;
 
@@ -89,15 +89,14 @@ impl<B: Buffer> Connection<B> {
         self.rare.silent_since.map(|since| now - since >= limit)
     }
 
-    /// How long it waits for a peer that says nothing, from now on.
-    pub fn set_peer_timeouts(&mut self, timeouts: PeerTimeouts, context: &Context<'_>) {
+    /// How long it waits for a peer that says nothing, from now on; when others ask theirs is `usual`.
+    pub fn set_peer_timeouts(&mut self, timeouts: PeerTimeouts, usual: Option<KeepAlive>, now: Instant) {
         if timeouts == self.rare.peer_timeouts {
             return;
         }
         self.rare.make().peer_timeouts = timeouts;
-        let keep_alive = timeouts.keep_alive.or(context.settings.keep_alive);
-        let due = keep_alive.map(|keep_alive| self.heard_at + keep_alive.idle);
-        self.deadlines.keep_alive = due.map(|due| due.max(context.now));
+        let due = timeouts.keep_alive.or(usual).map(|keep_alive| self.heard_at + keep_alive.idle);
+        self.deadlines.keep_alive = due.map(|due| due.max(now));
     }
 
     /// The peer has said nothing since the timer was set, or some time since then.
