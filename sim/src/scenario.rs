@@ -16,7 +16,7 @@ use crate::servers::{
 use crate::trace::Trace;
 use crate::world::{Outcome, World};
 use nom_net::tcp::connection::WINDOW_MAX;
-use nom_net::{Cidr, Config, KeepAlive, Settings};
+use nom_net::{Cidr, Config, KeepAlive, Settings, SmallSegments};
 use nom_port::nic::{Offloads, Properties};
 use nom_rt::handle::Handle;
 use nom_rt::rest::Thresholds;
@@ -52,6 +52,14 @@ pub enum Scenario {
     Mixed,
 }
 
+/// When small segments go, of a world that is not sound.
+const SMALL_SEGMENTS: [SmallSegments; 5] = [
+    SmallSegments::AtOnce,
+    SmallSegments::AtOnce,
+    SmallSegments::AtOnce,
+    SmallSegments::Acknowledged,
+    SmallSegments::Held,
+];
 const MIB: usize = 1 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -102,7 +110,7 @@ impl Builder {
             if random.happens(500_000) {
                 (tcp.receive_window_max, tcp.send_queue_max) = (WINDOW_MAX, 16 << 20);
             }
-            tcp.nagle = random.happens(200_000);
+            tcp.small_segments = random.choose(&SMALL_SEGMENTS);
             tcp.acknowledge_delay = random.choose(&[0, 5, 40]).pipe(Duration::from_millis);
             tcp.kept_max = random.choose(&[8_000, 16 << 20]);
             tcp.queued_max = random.choose(&[100_000, 64 << 20]);

@@ -184,6 +184,12 @@ fn a_part_of_a_huge_page_is_as_a_part_of_small_ones() {
     compare("huge", 55);
 }
 
+/// Datagrams and segments that several calls put together.
+#[test]
+fn what_is_corked_goes_when_linux_sends_it() {
+    compare("cork", 72);
+}
+
 /// What is told by queues of errors: datagrams that nobody takes, and sends without a copy.
 #[test]
 fn queues_of_errors_tell_what_linux_tells() {

@@ -103,5 +103,5 @@ pub use stack::{
 };
 pub use table::{FlowId, FourTuple};
 pub use tcp::close::SendError;
-pub use tcp::connection::{Closed, KeepAlive, PeerTimeouts, Settings};
+pub use tcp::connection::{Closed, KeepAlive, PeerTimeouts, Settings, SmallSegments};
 pub use time::Instant;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Device, Faults, Machine, Peer, Random, World, bytes, config};
-use nom_net::Closed;
+use nom_net::{Closed, SmallSegments};
 use nom_port::nic::Offloads;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ struct Case {
     is_ipv6: bool,
     /// Bytes that each side takes ahead.
     window: u32,
-    nagle: bool,
+    small_segments: SmallSegments,
     /// Batching delay of both sides, in microseconds.
     delay: u64,
 }
@@ -32,7 +32,7 @@ const PLAIN: Case = Case {
     len: 200_000,
     is_ipv6: false,
     window: 256 << 10,
-    nagle: false,
+    small_segments: SmallSegments::AtOnce,
     delay: 0,
 };
 
@@ -44,7 +44,7 @@ fn transfer(case: &Case) -> World<Peer, Peer> {
     let settings = |number| {
         let mut config = config(number, case.seed);
         config.tcp.fix_windows(case.window, 256 << 10);
-        config.tcp.nagle = case.nagle;
+        config.tcp.small_segments = case.small_segments;
         // Over the worst of these links, data takes longer than peers are commonly waited for.
         config.tcp.linger = Duration::from_secs(1000);
         config
@@ -85,6 +85,9 @@ fn a_clean_link_needs_no_second_try() {
     }
 }
 
+const SMALL_SEGMENTS: [SmallSegments; 4] =
+    [SmallSegments::AtOnce, SmallSegments::AtOnce, SmallSegments::Held, SmallSegments::Acknowledged];
+
 /// A link and two stacks as a seed makes them.
 fn fate(seed: u64) -> Case {
     let mut random = Random::new(seed);
@@ -98,7 +101,7 @@ fn fate(seed: u64) -> Case {
         offloads: if seed.is_multiple_of(2) { ALL } else { NONE },
         is_ipv6: seed.is_multiple_of(3),
         window: one_of([1 << 20, 65_535, 8000, 1000]) as u32,
-        nagle: one_of([0, 0, 0, 1]) == 1,
+        small_segments: SMALL_SEGMENTS[one_of([0, 1, 2, 3]) as usize],
         delay: one_of([0, 0, 20, 3000]),
         ..PLAIN
     }

@@ -9,7 +9,7 @@ use core::fmt;
 use core::future::poll_fn;
 use core::net::SocketAddr;
 use core::task::{Context, Poll};
-use nom_net::{Instant, Observed, Stack};
+use nom_net::{Instant, Observed, SmallSegments, Stack};
 use nom_port::buffer::Slice;
 use nom_rt::meter::INFRASTRUCTURE;
 use nom_rt::{Handle, Poller, Progress};
@@ -281,12 +281,12 @@ impl<N: Observed> TcpStream<N> {
         self.0.with(|sockets, id| sockets.shutdown(id, side))
     }
 
-    /// Whether small segments go at once.
+    /// When segments go that are not full, from now on.
     ///
     /// # Errors
     /// None while it is open.
-    pub fn set_no_delay(&self, is_on: bool) -> Result<(), Error> {
-        self.0.with(|sockets, id| sockets.set_no_delay(id, is_on))
+    pub fn set_small_segments(&self, when: SmallSegments) -> Result<(), Error> {
+        self.0.with(|sockets, id| sockets.set_small_segments(id, when))
     }
 
     /// The other end.

@@ -8,7 +8,7 @@ use crate::sockets::{Kind, Shutdown, SocketId, Sockets};
 use core::net::SocketAddr;
 use core::ops::Range;
 use nom_net::frame::Marks;
-use nom_net::{Closed, FlowId, FlowInformation, Observed, PeerTimeouts, Stack};
+use nom_net::{Closed, FlowId, FlowInformation, Observed, PeerTimeouts, SmallSegments, Stack};
 use nom_port::buffer::{Buffer, Slice};
 
 /// Bytes that are put into one buffer of the device.
@@ -343,13 +343,33 @@ impl<N: Observed> Sockets<N> {
         Ok(())
     }
 
-    /// Whether small segments of a stream go at once (TCP_NODELAY).
+    /// When segments of a stream go that are not full, from now on (TCP_NODELAY, TCP_CORK).
     ///
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`].
-    pub fn set_no_delay(&mut self, id: SocketId, is_on: bool) -> Result<(), Error> {
+    pub fn set_small_segments(&mut self, id: SocketId, when: SmallSegments) -> Result<(), Error> {
         let flow = self.table.stream(id)?.flow;
-        self.stack.set_nagle(flow, !is_on);
+        self.stack.set_small_segments(flow, when);
+        Ok(())
+    }
+
+    /// Has no segment of a stream be longer than `most` bytes, options included (TCP_MAXSEG).
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn limit_segments(&mut self, id: SocketId, most: u32) -> Result<(), Error> {
+        let flow = self.table.stream(id)?.flow;
+        self.stack.limit_segments(flow, most);
+        Ok(())
+    }
+
+    /// Has what a stream has to send go, though it fills no segment.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn push(&mut self, id: SocketId) -> Result<(), Error> {
+        let flow = self.table.stream(id)?.flow;
+        self.stack.push(flow);
         Ok(())
     }
 

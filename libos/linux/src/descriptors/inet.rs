@@ -24,11 +24,14 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::task::Waker;
 use linux_raw_sys::net as abi;
 use nom_fs::{Errno, NodeType};
-use nom_net::Observed;
+use nom_net::{Observed, SmallSegments};
 use nom_socket::{Error, Family, Network, Ready, Shutdown, SocketId, Sockets};
 
 /// Ports that are given out to those who name none (RFC 6335 section 6).
 const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
+
+/// What passes no network has the longest segments: bytes of their payload.
+const MSS_WITHIN: u32 = 65_483;
 
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -76,6 +79,11 @@ pub(crate) struct Inet<N: Observed + 'static> {
     /// Bytes that were looked at and stay to be received.
     peeked: RefCell<VecDeque<u8>>,
     options: Options,
+    /// Bytes of payload of a segment, if there were any, of a connection within the machine: what is said
+    /// before it is made.
+    segment_within: Cell<u32>,
+    /// More comes soon that may go with what was sent last (`MSG_MORE`).
+    is_begun: Cell<bool>,
     errors: ErrorQueue,
     waiters: Waiters,
 }
@@ -113,6 +121,8 @@ impl<N: Observed + 'static> Inet<N> {
             reset: Cell::new(Reset::Unheard),
             peeked: RefCell::default(),
             options: Options::default(),
+            segment_within: Cell::new(MSS_WITHIN),
+            is_begun: Cell::new(false),
             errors: ErrorQueue::default(),
             waiters: Waiters::default(),
         }
@@ -186,8 +196,9 @@ impl<N: Observed + 'static> Inet<N> {
     }
 
     /// Sends from where a program has it; nothing unless it goes over the network.
-    fn send_at_once(&self, from: &Source<'_>) -> Option<Result<usize, Errno>> {
+    fn send_at_once(&self, from: &Source<'_>, is_begun: bool) -> Option<Result<usize, Errno>> {
         let State::Stream(id, _) = self.state.get() else { return None };
+        self.note_begun(is_begun);
         let mut reached = match from.reached() {
             Ok(reached) => reached,
             Err(error) => return Some(Err(error)),
@@ -208,10 +219,40 @@ impl<N: Observed + 'static> Inet<N> {
 
     /// Tells the stack of a new connection what the program has said of it.
     fn tell_options(&self) {
-        let no_delay = self.options.get(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY).unwrap_or(0);
-        self.option_changed(abi::IPPROTO_TCP as u32, abi::TCP_NODELAY, no_delay);
+        self.tell_small_segments();
+        self.limit_segments();
         self.mark_packets();
         self.tell_peer_timeouts();
+    }
+
+    /// What is sent from now on is a beginning, of which more comes soon, or it is not.
+    #[inline]
+    fn note_begun(&self, is_begun: bool) {
+        if self.is_begun.replace(is_begun) != is_begun {
+            self.tell_small_segments();
+        }
+    }
+
+    /// Has small segments of a connection go when the program says.
+    fn tell_small_segments(&self) {
+        if let State::Stream(id, _) = self.state.get() {
+            let when = match self.is_begun.get() {
+                true => SmallSegments::Held,
+                false => self.options.small_segments(),
+            };
+            // One that has ended has nothing to delay.
+            let _ = self.with(|sockets| sockets.set_small_segments(id, when));
+        }
+    }
+
+    /// Has no segment be longer than the program says.
+    fn limit_segments(&self) {
+        let Some(most) = self.options.segments_max() else { return };
+        self.segment_within.set(tcp_info::payload_of(most).min(MSS_WITHIN));
+        if let State::Stream(id, _) = self.state.get() {
+            // One that has ended sends none.
+            let _ = self.with(|sockets| sockets.limit_segments(id, most));
+        }
     }
 
     /// Has a connection wait for a peer that says nothing for as long as the program says.
@@ -257,6 +298,7 @@ impl<N: Observed + 'static> Inet<N> {
         local.connect_to(&place(ip.is_ipv4(), peer.port()), &name, by)?;
         self.own.set(own);
         *self.within.borrow_mut() = Within::Connection(Box::new(local));
+        self.limit_segments();
         self.become_state(State::Within(peer));
         // As on Linux, where the answer is looked at only when the call is over.
         Err(Errno::EINPROGRESS)
@@ -274,6 +316,7 @@ impl<N: Observed + 'static> Inet<N> {
         accepted.state.set(State::Within(peer));
         accepted.is_open.set(true);
         accepted.options.inherit(&self.options);
+        accepted.limit_segments();
         *accepted.within.borrow_mut() = Within::Connection(Box::new(local));
         Some((Rc::new(accepted), Address::Inet(peer)))
     }
@@ -455,6 +498,10 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         }
         let (id, own) = self.with(|sockets| {
             let id = sockets.connect(peer)?;
+            // Before it is asked for.
+            if let Some(most) = self.options.segments_max() {
+                sockets.limit_segments(id, most)?;
+            }
             Ok((id, sockets.local(id)?))
         })?;
         self.own.set(own);
@@ -488,11 +535,12 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             return Err(Errno::EOPNOTSUPP);
         }
         let id = self.stream_id()?;
+        self.note_begun(what.is_begun);
         self.with(|sockets| sockets.send(id, what.bytes))
     }
 
     fn send_from(&self, from: &Source<'_>, how: &Outgoing<'_>) -> Result<usize, Errno> {
-        let at_once = if how.is_urgent { None } else { self.send_at_once(from) };
+        let at_once = if how.is_urgent { None } else { self.send_at_once(from, how.is_begun) };
         match at_once {
             Some(sent) => sent,
             None => from.by_buffer(|bytes| self.send(&Outgoing { bytes, ..*how })),
@@ -565,14 +613,12 @@ impl<N: Observed + 'static> Socket for Inet<N> {
 
     fn tcp_info(&self) -> Option<Vec<u8>> {
         const MSS: u32 = 1460;
-        // What passes no network has the longest segments.
-        const MSS_WITHIN: u32 = 65_483;
         Some(match self.state.get() {
             State::Stream(id, _) => match self.with(|sockets| sockets.information(id)) {
                 Ok(known) => tcp_info::of_flow(&known),
                 Err(_) => tcp_info::of_state(tcp_info::CLOSE, MSS),
             },
-            State::Within(_) => tcp_info::of_state(tcp_info::ESTABLISHED, MSS_WITHIN),
+            State::Within(_) => tcp_info::of_state(tcp_info::ESTABLISHED, self.segment_within.get()),
             State::Listening(_) => tcp_info::of_state(tcp_info::LISTEN, MSS),
             State::New => tcp_info::of_state(tcp_info::CLOSE, MSS),
         })
@@ -596,11 +642,14 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             let place = if value == 0 { UrgentPlace::Apart } else { UrgentPlace::Among };
             self.with_local(|local| local.set_urgent_place(place));
         }
-        if let (State::Stream(id, _), true) =
-            (self.state.get(), (level, name) == (abi::IPPROTO_TCP as u32, abi::TCP_NODELAY))
+        if let (TCP, abi::TCP_NODELAY | abi::TCP_CORK) = (level, name) {
+            self.tell_small_segments();
+        }
+        if let (State::Stream(id, _), TCP, abi::TCP_NODELAY, true) =
+            (self.state.get(), level, name, value != 0)
         {
-            // One that has ended has nothing to delay.
-            let _ = self.with(|sockets| sockets.set_no_delay(id, value != 0));
+            // What waits goes, however the socket is corked.
+            let _ = self.with(|sockets| sockets.push(id));
         }
         if let (IP, abi::IP_TTL | abi::IP_TOS) | (IPV6, abi::IPV6_UNICAST_HOPS | abi::IPV6_TCLASS) =
             (level, name)

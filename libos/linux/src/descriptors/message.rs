@@ -41,6 +41,8 @@ pub(crate) struct Outgoing<'a> {
     pub is_signed: bool,
     /// Whether the last byte is urgent (`MSG_OOB`).
     pub is_urgent: bool,
+    /// Whether more comes soon that may go with it (`MSG_MORE`).
+    pub is_begun: bool,
     /// How it is to be treated on its way, if that differs from what the socket is told (`IP_TTL`, `IP_TOS`
     /// and those of IPv6).
     pub marks: OwnMarks,
@@ -63,8 +65,8 @@ impl<'a> Outgoing<'a> {
     pub fn plain(bytes: &'a [u8]) -> Outgoing<'a> {
         let by = Sender::default();
         let marks = OwnMarks::default();
-        let (is_signed, is_urgent) = (false, false);
-        Outgoing { bytes, to: None, attached: &[], by, is_signed, is_urgent, marks, segment: None }
+        let (is_signed, is_urgent, is_begun) = (false, false, false);
+        Outgoing { bytes, to: None, attached: &[], by, is_signed, is_urgent, is_begun, marks, segment: None }
     }
 }
 

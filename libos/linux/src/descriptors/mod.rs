@@ -7,6 +7,7 @@
 mod bound;
 pub(crate) mod buffer;
 pub(crate) mod calls;
+mod cork;
 mod counter;
 mod datagrams;
 mod destination;
@@ -34,7 +35,7 @@ pub(crate) mod signals;
 mod socket;
 mod source;
 mod table;
-mod tcp_info;
+pub(crate) mod tcp_info;
 mod timer;
 mod udp;
 

@@ -8,7 +8,7 @@ use core::time::Duration;
 use linux_raw_sys::net as abi;
 use nom_fs::Errno;
 use nom_net::frame::Marks;
-use nom_net::{KeepAlive, PeerTimeouts};
+use nom_net::{KeepAlive, PeerTimeouts, SmallSegments};
 
 /// Levels of options.
 const SOCKET: u32 = abi::SOL_SOCKET;
@@ -17,8 +17,9 @@ pub(crate) const UDP: u32 = abi::IPPROTO_UDP as u32;
 pub(crate) const IP: u32 = abi::IPPROTO_IP as u32;
 pub(crate) const IPV6: u32 = abi::IPPROTO_IPV6 as u32;
 
-/// Of UDP (`linux/udp.h`): how long the pieces are that a long datagram goes in, and whether such pieces may
-/// come as one.
+/// Of UDP (`linux/udp.h`): whether more comes to what is sent, how long the pieces are that a long datagram
+/// goes in, and whether such pieces may come as one.
+pub(crate) const UDP_CORK: u32 = 1;
 pub(crate) const UDP_SEGMENT: u32 = 103;
 pub(crate) const UDP_GRO: u32 = 104;
 
@@ -27,7 +28,7 @@ fn initial(level: u32, name: u32) -> Option<i32> {
     match level {
         SOCKET => of_socket(name),
         TCP => of_tcp(name),
-        UDP => [UDP_SEGMENT, UDP_GRO].contains(&name).then_some(0),
+        UDP => [UDP_CORK, UDP_SEGMENT, UDP_GRO].contains(&name).then_some(0),
         IP => of_ip(name),
         IPV6 => of_ipv6(name),
         _ => None,
@@ -63,12 +64,12 @@ fn of_tcp(name: u32) -> Option<i32> {
         | abi::TCP_CORK
         | abi::TCP_DEFER_ACCEPT
         | abi::TCP_USER_TIMEOUT
-        | abi::TCP_FASTOPEN_CONNECT => 0,
+        | abi::TCP_FASTOPEN_CONNECT
+        | abi::TCP_MAXSEG => 0,
         abi::TCP_QUICKACK => 1,
         abi::TCP_KEEPCNT => 9,
         abi::TCP_LINGER2 => 60,
         abi::TCP_KEEPINTVL => 75,
-        abi::TCP_MAXSEG => 1460,
         abi::TCP_KEEPIDLE => 7200,
         _ => return None,
     })
@@ -166,6 +167,22 @@ impl Options {
         Marks { hops: option(hops), class: option(class) }
     }
 
+    /// When segments of a connection go that are not full (tcp(7)).
+    pub fn small_segments(&self) -> SmallSegments {
+        if self.has(TCP, abi::TCP_CORK) {
+            SmallSegments::Held
+        } else if self.has(TCP, abi::TCP_NODELAY) {
+            SmallSegments::AtOnce
+        } else {
+            SmallSegments::Acknowledged
+        }
+    }
+
+    /// How long segments may be, options included, if the program says so (tcp(7)).
+    pub fn segments_max(&self) -> Option<u32> {
+        self.get(TCP, abi::TCP_MAXSEG).ok().and_then(|most| u32::try_from(most).ok()).filter(|most| *most > 0)
+    }
+
     /// How long a connection waits for a peer that says nothing (tcp(7)).
     pub fn peer_timeouts(&self) -> PeerTimeouts {
         let option = |name| self.get(TCP, name).map_or(0, |value| value.max(0) as u32);
@@ -219,12 +236,14 @@ impl Options {
 fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
     let (least, first) = match (level, name) {
         (UDP, UDP_SEGMENT) if u16::try_from(value).is_err() => return Err(Errno::EINVAL),
-        (UDP, UDP_GRO) | (SOCKET, abi::SO_KEEPALIVE) => return Ok((value != 0).into()),
+        (UDP, UDP_CORK | UDP_GRO) | (SOCKET, abi::SO_KEEPALIVE) => return Ok((value != 0).into()),
         // As on Linux: MAX_TCP_KEEPIDLE and its like.
         (TCP, abi::TCP_KEEPIDLE | abi::TCP_KEEPINTVL) if !(1..=32_767).contains(&value) => {
             return Err(Errno::EINVAL);
         }
         (TCP, abi::TCP_KEEPCNT) if !(1..=127).contains(&value) => return Err(Errno::EINVAL),
+        // `TCP_MIN_MSS` and `MAX_TCP_WINDOW`; 0 takes back what was said.
+        (TCP, abi::TCP_MAXSEG) if value != 0 && !(88..=32_767).contains(&value) => return Err(Errno::EINVAL),
         (TCP, abi::TCP_USER_TIMEOUT) if value < 0 => return Err(Errno::EINVAL),
         (SOCKET, abi::SO_ZEROCOPY) if !(0..2).contains(&value) => return Err(Errno::EINVAL),
         (IP, abi::IP_TTL) => (1, 64),
@@ -244,6 +263,18 @@ fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cork_is_stronger_than_that_nothing_waits() {
+        let options = Options::default();
+        assert_eq!(options.small_segments(), SmallSegments::Acknowledged);
+        options.set(TCP, abi::TCP_NODELAY, 1).expect("it is known");
+        assert_eq!(options.small_segments(), SmallSegments::AtOnce);
+        options.set(TCP, abi::TCP_CORK, 1).expect("it is known");
+        assert_eq!(options.small_segments(), SmallSegments::Held);
+        options.set(TCP, abi::TCP_CORK, 0).expect("it is known");
+        assert_eq!(options.small_segments(), SmallSegments::AtOnce);
+    }
 
     #[test]
     fn a_silent_peer_is_given_up_as_the_program_says() {

@@ -40,6 +40,17 @@ fn number(state: State) -> u8 {
     }
 }
 
+/// Bytes of payload of a segment of so many bytes with the option that all have (RFC 7323 appendix A).
+pub(super) fn payload_of(segment: u32) -> u32 {
+    segment.saturating_sub(12).max(1)
+}
+
+/// Bytes of payload of a full segment, of what `TCP_INFO` tells.
+pub(crate) fn segment_of(told: &[u8]) -> Option<i32> {
+    const AT: usize = 16;
+    told.get(AT..)?.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
+}
+
 fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
@@ -58,7 +69,7 @@ pub(super) fn of_state(state: u8, mss: u32) -> Vec<u8> {
 
 /// What the stack knows of a connection.
 pub(super) fn of_flow(known: &FlowInformation) -> Vec<u8> {
-    let mss = known.mss.max(1);
+    let mss = if known.has_timestamps { payload_of(known.mss) } else { known.mss.max(1) };
     let segments = |bytes: u32| bytes.div_ceil(mss);
     let has = |condition, flag| if condition { flag } else { 0 };
     let options = has(known.has_timestamps, TIMESTAMPS)
@@ -71,7 +82,7 @@ pub(super) fn of_flow(known: &FlowInformation) -> Vec<u8> {
     let (round_trip, variation) = known.round_trip.unwrap_or_default();
     let mut words = [0; WORDS];
     words[0] = micros(known.timeout);
-    (words[2], words[3]) = (known.mss, known.received_mss);
+    (words[2], words[3]) = (mss, known.received_mss);
     words[4] = segments(known.unacknowledged);
     (words[5], words[6]) = (segments(known.arrived), segments(known.lost));
     (words[9], words[11], words[12]) = (millis(known.idle), millis(known.unheard), millis(known.unheard));
@@ -100,7 +111,7 @@ mod tests {
             state: State::CloseWait,
             round_trip: Some((Duration::from_micros(250), Duration::from_micros(40))),
             timeout: Duration::from_millis(200),
-            mss: 1000,
+            mss: 1012,
             received_mss: 900,
             congestion_window: 10_000,
             threshold: None,

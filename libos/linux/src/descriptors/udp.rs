@@ -2,12 +2,13 @@
 //! packet is made.
 
 use super::bound::{AddressFamilies, BoundAddress, BoundAddresses, WantedAddress};
+use super::cork::{Begun, Cork};
 use super::errors::{ErrorQueue, option_for};
 use super::inet::{any, check_own, errno, is_within, reached};
 use super::interfaces::NETWORK_MTU;
 use super::message::{Inbox, Message, Note, Outgoing, Received, Sender};
 use super::open::Stream;
-use super::options::{IP, IPV6, UDP, UDP_GRO, UDP_SEGMENT};
+use super::options::{IP, IPV6, UDP, UDP_CORK, UDP_GRO, UDP_SEGMENT};
 use super::places::Places;
 use super::ready::Events;
 use super::socket::{Address, Membership, Options, Peeking, Side, Socket, events};
@@ -128,6 +129,7 @@ pub(crate) struct Udp<N: Observed + 'static> {
     bound: RefCell<Option<Rc<BoundAddress>>>,
     is_send_shut: Cell<bool>,
     options: Options,
+    cork: Cork,
     errors: ErrorQueue,
     /// Whether it wants to hear of all that nobody takes, of either family: each call asks.
     wants_reports: Cell<bool>,
@@ -164,9 +166,9 @@ impl<N: Observed + 'static> Udp<N> {
             takes_joined: Cell::new(false),
             lost: Cell::new(0),
         };
-        let (id, bound, is_send_shut, options, errors, wants_reports) = Default::default();
+        let (id, bound, is_send_shut, options, cork, errors, wants_reports) = Default::default();
         let (network, places, end) = (network.clone(), places.clone(), Rc::new(end));
-        Udp { network, places, domain, end, id, bound, is_send_shut, options, errors, wants_reports }
+        Udp { network, places, domain, end, id, bound, is_send_shut, options, cork, errors, wants_reports }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Sockets<N>) -> Result<T, Error>) -> Result<T, Errno> {
@@ -285,6 +287,50 @@ impl<N: Observed + 'static> Udp<N> {
                 to.set_ip(reached(ip));
                 Ok(to)
             }
+        }
+    }
+
+    /// Where something goes, once it is known that it may.
+    fn admit(&self, what: &Outgoing<'_>) -> Result<SocketAddr, Errno> {
+        let to = match what.to {
+            Some(to) => self.destination(to)?,
+            None => self.end.peer.get().ok_or(Errno::EDESTADDRREQ)?,
+        };
+        if to.port() == 0 {
+            return Err(Errno::EINVAL);
+        }
+        if what.bytes.len() > PAYLOAD_MAX {
+            return Err(Errno::EMSGSIZE);
+        }
+        if let Some(error) = self.take_error() {
+            return Err(error);
+        }
+        if self.is_send_shut.get() {
+            return Err(Errno::EPIPE);
+        }
+        self.ensure_bound().map(|()| to)
+    }
+
+    /// Adds to what was begun, or begins with it; sends all of it unless more is to come.
+    fn send_part(&self, what: &Outgoing<'_>, more_comes: bool) -> Result<usize, Errno> {
+        let to = if self.cork.has_begun() { None } else { Some(self.admit(what)?) };
+        let first = || Begun::new(what, to.expect("it was asked for what has not begun"));
+        self.cork.add(first, what.bytes, PAYLOAD_MAX)?;
+        if !more_comes {
+            self.send_begun()?;
+        }
+        Ok(what.bytes.len())
+    }
+
+    fn send_begun(&self) -> Result<(), Errno> {
+        let Some(begun) = self.cork.take() else { return Ok(()) };
+        self.send_whole(&begun.outgoing(), begun.to).map(drop)
+    }
+
+    fn send_whole(&self, what: &Outgoing<'_>, to: SocketAddr) -> Result<usize, Errno> {
+        match what.segment.unwrap_or_else(|| self.options.get(UDP, UDP_SEGMENT).unwrap_or(0) as u16) {
+            0 => self.send_one(&Outgoing { segment: None, ..*what }, to),
+            segment => self.send_segments(what, segment, to),
         }
     }
 
@@ -453,27 +499,12 @@ impl<N: Observed + 'static> Socket for Udp<N> {
         if what.is_urgent {
             return Err(Errno::EOPNOTSUPP);
         }
-        let to = match what.to {
-            Some(to) => self.destination(to)?,
-            None => self.end.peer.get().ok_or(Errno::EDESTADDRREQ)?,
-        };
-        if to.port() == 0 {
-            return Err(Errno::EINVAL);
+        let more_comes = what.is_begun || self.cork.is_on.get();
+        if more_comes || self.cork.has_begun() {
+            return self.send_part(what, more_comes);
         }
-        if what.bytes.len() > PAYLOAD_MAX {
-            return Err(Errno::EMSGSIZE);
-        }
-        if let Some(error) = self.take_error() {
-            return Err(error);
-        }
-        if self.is_send_shut.get() {
-            return Err(Errno::EPIPE);
-        }
-        self.ensure_bound()?;
-        match what.segment.unwrap_or_else(|| self.options.get(UDP, UDP_SEGMENT).unwrap_or(0) as u16) {
-            0 => self.send_one(&Outgoing { segment: None, ..*what }, to),
-            segment => self.send_segments(what, segment, to),
-        }
+        let to = self.admit(what)?;
+        self.send_whole(what, to)
     }
 
     fn receive(&self, target: &mut [u8], peeking: Peeking) -> Result<Received, Errno> {
@@ -531,6 +562,13 @@ impl<N: Observed + 'static> Socket for Udp<N> {
     }
 
     fn option_changed(&self, level: u32, name: u32, value: i32) {
+        if (level, name) == (UDP, UDP_CORK) {
+            self.cork.is_on.set(value != 0);
+            if value == 0 {
+                // As on Linux, who uncorks is not told.
+                let _ = self.send_begun();
+            }
+        }
         if (level, name) == (UDP, UDP_GRO) {
             self.end.takes_joined.set(value != 0);
         }

@@ -8,7 +8,7 @@ use crate::link::Link;
 use crate::neighbour::Hop;
 use crate::table::{FlowId, FourTuple, LASTING, SPARSE, keyed};
 use crate::tcp::close::SendError;
-use crate::tcp::connection::{Connection, Context, Effects, Origin, PeerTimeouts, State};
+use crate::tcp::connection::{Connection, Context, Effects, Origin, PeerTimeouts, SmallSegments, State};
 use crate::tcp::memory::Held;
 use crate::tcp::plain::Plain;
 use crate::tcp::segment::{Ports, Segment};
@@ -415,10 +415,26 @@ impl<N: Nic> Stack<N> {
         self.held
     }
 
-    /// Whether small segments of a flow wait for acknowledgements (RFC 896).
-    pub fn set_nagle(&mut self, flow: FlowId, is_on: bool) {
+    /// When segments of a flow go that are not full, from now on.
+    pub fn set_small_segments(&mut self, flow: FlowId, when: SmallSegments) {
         if let Some(open) = self.open_mut(flow) {
-            open.connection.nagle = is_on;
+            open.connection.set_small_segments(when);
+            self.mark(flow);
+        }
+    }
+
+    /// Has no segment of a flow be longer than `most` bytes, options included, sent or asked for: the peer of
+    /// one that is yet to be asked for hears of it.
+    pub fn limit_segments(&mut self, flow: FlowId, most: u32) {
+        if let Some(open) = self.open_mut(flow) {
+            open.connection.limit_segments(most);
+        }
+    }
+
+    /// Has what is queued now go, though it fills no segment.
+    pub fn push(&mut self, flow: FlowId) {
+        if let Some(open) = self.open_mut(flow) {
+            open.connection.is_small_allowed = true;
             self.mark(flow);
         }
     }

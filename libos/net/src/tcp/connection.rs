@@ -75,13 +75,25 @@ pub struct KeepAlive {
     pub probes: u32,
 }
 
+/// When a segment goes that is not full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SmallSegments {
+    /// At once.
+    #[default]
+    AtOnce,
+    /// Once nothing is in flight (RFC 896: Nagle).
+    Acknowledged,
+    /// When more has filled it, or after the time of a retransmission, at least 0.2 s (tcp(7): `TCP_CORK`).
+    Held,
+}
+
 /// How long one connection waits for a peer that says nothing, where that is not as for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerTimeouts {
     /// When to ask it whether it is still there.
     pub keep_alive: Option<KeepAlive>,
     /// How long what was sent may go without an acknowledgement, instead of so many retransmissions (RFC 9293
-    /// section 3.9.1: user timeout). It is looked at with each of those.
+    /// section 3.9.1: user timeout). One that is over before the first of those is looked at then.
     pub user_timeout: Option<Duration>,
 }
 
@@ -109,9 +121,8 @@ pub struct Settings {
     pub timeout_min: Duration,
     /// The longest that an acknowledgement waits for company (RFC 9293 section 3.8.6.3: below 0.5 s).
     pub acknowledge_delay: Duration,
-    /// Whether small segments wait for acknowledgements (RFC 896). A server that answers in one piece gains
-    /// nothing.
-    pub nagle: bool,
+    /// When segments go that are not full. A server that answers in one piece gains nothing by waiting.
+    pub small_segments: SmallSegments,
     /// Whether a large window is sent over its round trip ([pacing](super::pace)) rather than at once.
     pub paces: bool,
     /// Whether and when to ask silent peers; off by default, as the RFC wants it.
@@ -147,7 +158,7 @@ impl Default for Settings {
             kept_max: 64 << 20,
             timeout_min: Duration::from_millis(200),
             acknowledge_delay: Duration::from_millis(40),
-            nagle: false,
+            small_segments: SmallSegments::AtOnce,
             paces: true,
             keep_alive: None,
             retries_max: 12,
@@ -343,8 +354,8 @@ pub struct Connection<B> {
     pub is_probe_due: bool,
     /// Whether a small segment may go although a larger one is possible.
     pub is_small_allowed: bool,
-    /// Whether small segments wait for acknowledgements.
-    pub nagle: bool,
+    /// When segments go that are not full.
+    pub small_segments: SmallSegments,
     /// When the peer was last heard of.
     pub heard_at: Instant,
     /// When data was last sent.
@@ -416,7 +427,7 @@ impl<B: Buffer> Connection<B> {
             rare: RareBox::default(),
             is_probe_due: false,
             is_small_allowed: false,
-            nagle: settings.nagle,
+            small_segments: settings.small_segments,
             heard_at: now,
             sent_at: now,
             is_half_open: false,
@@ -452,6 +463,16 @@ impl<B: Buffer> Connection<B> {
     pub fn limit_mss(&mut self, mss: u32) {
         self.send.mss = self.send.mss.min(mss);
         self.cubic.set_mss(self.send.mss);
+    }
+
+    /// Has no segment be longer than `most`, options included, sent or asked for: the peer hears of it if the
+    /// connection is yet to be asked for.
+    pub fn limit_segments(&mut self, most: u32) {
+        let most = most.max(MSS_MIN);
+        self.limit_mss(most);
+        if self.state == State::SynSent {
+            self.receive.mss = self.receive.mss.min(most);
+        }
     }
 
     /// The next `len` bytes that are queued answer so many requests, the oldest of which arrived at

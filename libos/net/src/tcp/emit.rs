@@ -1,6 +1,6 @@
 //! Which segment a connection sends next, if any (RFC 9293 section 3.8, RFC 5681, RFC 8985).
 
-use super::connection::{Connection, Context, State};
+use super::connection::{Connection, Context, SmallSegments, State};
 use super::forward::Forward;
 use super::segment::{Flags, Options, Segment, Timestamps};
 use super::sequence::Seq;
@@ -197,14 +197,14 @@ impl<B: Buffer> Connection<B> {
     }
 
     /// How many of `remaining` bytes may go in one segment: congestion (RFC 5681), the peer's window, the
-    /// avoidance of silly windows (RFC 9293 section 3.8.6.2.1), Nagle (RFC 896).
+    /// avoidance of silly windows (RFC 9293 section 3.8.6.2.1), and when small segments go.
     fn new_len(&self, remaining: u32, mss: u32, large_max: u32) -> u32 {
         let window = (self.send.una + self.send.window).since(self.send.next);
         let allowed = window.min(self.congestion_room());
         let len = remaining.min(allowed).min(mss.max(large_max / mss * mss));
         // What is sent again after a timeout waits for no acknowledgement: none will come.
         let is_again = self.send.next.before(self.send.max);
-        let may_be_small = !self.nagle || is_again || self.send.una == self.send.max || self.send.is_closing;
+        let may_be_small = is_again || self.send.is_closing || self.lets_small_go();
         if len == remaining && may_be_small {
             len
         } else if len >= mss {
@@ -213,6 +213,27 @@ impl<B: Buffer> Connection<B> {
             len
         } else {
             0
+        }
+    }
+
+    /// When segments go that are not full, from now on.
+    pub fn set_small_segments(&mut self, when: SmallSegments) {
+        self.small_segments = when;
+        // It is set again if one is held.
+        if self.send.window > 0
+            && let Some(rare) = self.rare.some()
+        {
+            rare.persist = None;
+        }
+    }
+
+    /// Whether a new segment may go that is not full.
+    #[inline]
+    pub(super) fn lets_small_go(&self) -> bool {
+        match self.small_segments {
+            SmallSegments::AtOnce => true,
+            SmallSegments::Acknowledged => self.send.una == self.send.max,
+            SmallSegments::Held => false,
         }
     }
 

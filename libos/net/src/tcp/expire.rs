@@ -1,6 +1,6 @@
 //! What the passing of time does to a connection (RFC 6298 section 5, RFC 9293 sections 3.8.4 and 3.8.6.1).
 
-use super::connection::{Closed, Connection, Context, Effects, KeepAlive, PeerTimeouts};
+use super::connection::{Closed, Connection, Context, Effects, KeepAlive, PeerTimeouts, SmallSegments};
 use crate::buffer::Buffer;
 use crate::time::Instant;
 
@@ -61,11 +61,19 @@ impl<B: Buffer> Connection<B> {
         let rare = self.rare.make();
         (rare.point, rare.duplicates, rare.is_first_due) = (None, 0, false);
         (rare.not_before, rare.probed) = (Some(self.send.max), None);
+        let end = rare.peer_timeouts.user_timeout.zip(rare.silent_since).map(|(limit, since)| since + limit);
+        // What is sent again is not waited for beyond that.
+        self.deadlines.retransmit = end.map(|end| end.min(context.now + self.rtt.timeout()));
         self.send.next = self.send.una;
     }
 
-    /// The window is still closed, or too small for a whole segment.
+    /// The window is still closed, or too small for a whole segment, or a small segment was held for long
+    /// enough.
     fn persist(&mut self, context: &mut Context<'_>, effects: &mut Effects<B>) {
+        if self.small_segments == SmallSegments::Held && self.send.window > 0 {
+            self.is_small_allowed = true;
+            return;
+        }
         if self.is_given_up(context.now).unwrap_or(self.retries >= context.settings.retries_max) {
             return self.end(Closed::TimedOut, effects);
         }

@@ -116,7 +116,7 @@ impl<B: Buffer> Connection<B> {
             && recovery.flight.is_plain()
             && !recovery.rack.is_tail_due()
             && self.receive.reassembly.is_empty()
-            && (!self.nagle || flying == 0);
+            && self.lets_small_go();
         if !is_plain {
             return None;
         }

@@ -7,7 +7,8 @@ use language::{Line, number, show};
 use nom_net::tcp::segment::{Flags, Ports, Segment};
 use nom_net::tcp::sequence::Seq;
 use nom_net::{
-    Application, Closed, Config, FlowId, FourTuple, Instant, KeepAlive, PeerTimeouts, Slice, Stack,
+    Application, Closed, Config, FlowId, FourTuple, Instant, KeepAlive, PeerTimeouts, Slice, SmallSegments,
+    Stack,
 };
 use nom_port::nic::Offloads;
 use std::collections::VecDeque;
@@ -89,7 +90,7 @@ pub fn run(text: &str) -> Result<(), String> {
 fn set(config: &mut Config, words: &[String]) -> Result<(), String> {
     let values = words[1..].iter().map(|word| number(word)).collect::<Result<Vec<_>, _>>()?;
     match (words[0].as_str(), &values[..]) {
-        ("nagle", []) => config.tcp.nagle = true,
+        ("nagle", []) => config.tcp.small_segments = SmallSegments::Acknowledged,
         ("unpaced", []) => config.tcp.paces = false,
         ("window", [bytes]) => config.tcp.fix_windows(*bytes as u32, config.tcp.send_max),
         ("send-max", [bytes]) => config.tcp.fix_windows(config.tcp.receive_window, *bytes as usize),
@@ -222,6 +223,11 @@ impl Script {
             ["connect"] => {
                 notes.flow = Some(stack.connect((THEIRS, 8080).into()).map_err(|error| error.to_string())?)
             }
+            ["connect", most] => {
+                let flow = stack.connect((THEIRS, 8080).into()).map_err(|error| error.to_string())?;
+                stack.limit_segments(flow, number(most)? as u32);
+                notes.flow = Some(flow);
+            }
             ["send", len] => {
                 let bytes = vec![b'y'; number(len)? as usize];
                 let bytes = Slice::new(Memory::from(bytes));
@@ -246,6 +252,16 @@ impl Script {
                 let user_timeout = Some(user_timeout).filter(|limit| !limit.is_zero());
                 stack.set_peer_timeouts(flow()?, PeerTimeouts { keep_alive, user_timeout });
             }
+            ["small-segments", when] => {
+                let when = match when {
+                    "at-once" => SmallSegments::AtOnce,
+                    "acknowledged" => SmallSegments::Acknowledged,
+                    "held" => SmallSegments::Held,
+                    other => return Err(format!("{other} is at-once, acknowledged or held")),
+                };
+                stack.set_small_segments(flow()?, when);
+            }
+            ["push"] => stack.push(flow()?),
             ["window", bytes] => stack.window(flow()?, number(bytes)? as u32),
             ["received", len] => {
                 let received = std::mem::take(&mut notes.received) as u64;

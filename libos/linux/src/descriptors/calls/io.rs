@@ -255,7 +255,7 @@ pub(super) fn write_bytes(call: &Call<'_>, description: &Description, bytes: &[u
 }
 
 /// Writes to a stream as `act` does; who writes to nobody is sent a signal.
-fn write_to(
+pub(super) fn write_to(
     call: &Call<'_>,
     description: &Description,
     stream: &Rc<dyn Stream>,

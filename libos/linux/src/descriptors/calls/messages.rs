@@ -95,7 +95,8 @@ fn send(
 ) -> Result<u64, Errno> {
     let socket = description.socket()?;
     let limits = (flags, socket.options().send_within_ns.get());
-    let mut how = Outgoing { is_urgent: flags & abi::MSG_OOB != 0, ..*how };
+    let (is_urgent, is_begun) = (flags & abi::MSG_OOB != 0, flags & abi::MSG_MORE != 0);
+    let mut how = Outgoing { is_urgent, is_begun, ..*how };
     let mut done = 0;
     loop {
         match attempt(call, description, limits, || socket.send_from(source, &how)) {
@@ -246,6 +247,7 @@ fn send_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
         by: by.unwrap_or_else(|| sender(call)),
         is_signed: by.is_some(),
         is_urgent: false,
+        is_begun: false,
         marks,
         segment,
     };

@@ -6,6 +6,7 @@ use crate::descriptors::inet::is_within;
 use crate::descriptors::interfaces::NETWORK_MTU;
 use crate::descriptors::options::{IP, IPV6, TCP, UDP};
 use crate::descriptors::socket::{Address, Membership, Socket};
+use crate::descriptors::tcp_info::segment_of;
 use crate::table::SystemCall;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -28,10 +29,10 @@ pub(crate) const ROWS: &[SystemCall] = &[
         &["descriptor", "level", "name", "value", "length"],
         set_option,
         "reuse of addresses, time limits, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_ZEROCOPY (and a \
-         copy), TCP_NODELAY, SO_KEEPALIVE and its times, TCP_USER_TIMEOUT (looked at with each \
-         retransmission), IPV6_V6ONLY, addresses, headers and times of datagrams (IP_PKTINFO, \
-         IP_RECVTTL, SO_TIMESTAMP), how far they go and how they are treated (IP_TTL, IP_TOS), groups \
-         within the machine, TCP_CONGESTION, which is cubic; the other usual ones are remembered",
+         copy), TCP_NODELAY, TCP_CORK, UDP_CORK, TCP_MAXSEG, SO_KEEPALIVE and its times, \
+         TCP_USER_TIMEOUT, IPV6_V6ONLY, addresses, headers and times of datagrams (IP_PKTINFO, IP_RECVTTL, \
+         SO_TIMESTAMP), how far they go and how they are treated (IP_TTL, IP_TOS), groups within the \
+         machine, TCP_CONGESTION, which is cubic; the other usual ones are remembered",
     ),
     SystemCall::partial(
         nr::__NR_getsockopt,
@@ -178,7 +179,12 @@ fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
         }
         (IP, abi::IP_MTU) | (IPV6, abi::IPV6_MTU) => words(&[path_mtu(call, socket)?]),
         // What Linux reckons with before it knows better.
-        (TCP, abi::TCP_MAXSEG) if socket.peer_address().is_err() => words(&[536]),
+        (TCP, abi::TCP_MAXSEG) if socket.peer_address().is_err() => {
+            words(&[options.segments_max().map_or(536, |most| most as i32)])
+        }
+        (TCP, abi::TCP_MAXSEG) => {
+            words(&[socket.tcp_info().and_then(|told| segment_of(&told)).ok_or(Errno::EOPNOTSUPP)?])
+        }
         (TCP, abi::TCP_INFO) => socket.tcp_info().ok_or(Errno::EOPNOTSUPP)?,
         _ => words(&[options.get(level, name)?]),
     };

@@ -1,10 +1,11 @@
 //! Moving bytes between descriptors: splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
-use super::io::{Way, pieces, wait, write_bytes};
+use super::io::{Way, pieces, wait, write_bytes, write_to};
 use super::{get, with_vfs};
 use crate::call::Call;
 use crate::descriptors::buffer::{Buffer, PIPE_BYTES};
 use crate::descriptors::destination::Destination;
+use crate::descriptors::message::Outgoing;
 use crate::descriptors::open::Description;
 use crate::descriptors::ready::until_ready;
 use crate::descriptors::source::Source;
@@ -148,10 +149,22 @@ fn out_of_pipe(
             let target = (to, &**target, source.2);
             await_pipe(call, target, || target.1.write(&piece[..count.min(target.1.room().max(1))]))?
         }
-        (None, None) => write_bytes(call, to, &piece[..count])?,
+        (None, None) => write_more(call, to, &piece[..count], source.2 & SPLICE_F_MORE)?,
     };
     source.1.read(&mut piece[..written])?;
     Ok(written as u64)
+}
+
+/// Writes to a stream; if `more` comes, a socket sends what fills no packet with that.
+fn write_more(call: &Call<'_>, to: &Description, bytes: &[u8], more: u32) -> Result<usize, Errno> {
+    let stream = to.stream().ok_or(Errno::EINVAL)?;
+    match stream.socket().filter(|_| more != 0) {
+        None => write_bytes(call, to, bytes),
+        Some(socket) => {
+            let begun = Outgoing { is_begun: true, ..Outgoing::plain(bytes) };
+            write_to(call, to, stream, || socket.send(&begun))
+        }
+    }
 }
 
 /// Bytes of a file or a stream go to a pipe, as many as it has room for.
