@@ -190,6 +190,12 @@ fn what_is_corked_goes_when_linux_sends_it() {
     compare("cork", 72);
 }
 
+/// Signals that tell that a descriptor is ready.
+#[test]
+fn whoever_owns_a_descriptor_is_told_by_signals_as_on_linux() {
+    compare("driven", 122);
+}
+
 /// What is told by queues of errors: datagrams that nobody takes, and sends without a copy.
 #[test]
 fn queues_of_errors_tell_what_linux_tells() {

@@ -226,10 +226,8 @@ fn kill(call: &Call<'_>) -> Result<u64, Errno> {
 fn may_signal(call: &Call<'_>, process: &Process, signal: Option<Signal>) -> bool {
     let own = call.process();
     let (by, to) = (own.view.borrow().users(), process.view.borrow().users());
-    let is_same = |user: u32| user == to.real || user == to.saved;
     by.effective == 0
-        || is_same(by.effective)
-        || is_same(by.real)
+        || by.may_signal(to)
         || signal == Some(Signal::CONT) && process.session.get() == own.session.get()
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct Buffer {
     urgent_place: Cell<UrgentPlace>,
     /// Why nothing more comes, which is told once, behind all bytes.
     error: Cell<Option<Errno>>,
+    /// How often it was filled, or had no room for something.
+    fills: Cell<u64>,
     readers: Cell<u32>,
     writers: Cell<u32>,
     /// Who waits for bytes or for their end, and who for room: that bytes were taken is no news to who reads.
@@ -241,7 +243,7 @@ impl Buffer {
         if self.is_unread() {
             return Err(Errno::EPIPE);
         }
-        let count = self.room_for(what.bytes.len())?;
+        let count = self.room_for(what.bytes.len()).inspect_err(|_| self.note_full())?;
         if what.is_urgent && self.packets.is_some() {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -260,11 +262,27 @@ impl Buffer {
             self.urgent.set(Some(Urgent { at: at + count as u64 - 1, byte }));
         }
         drop(bytes);
-        if let Some(packets) = &self.packets {
-            packets.lengths.borrow_mut().push_back(count);
+        match &self.packets {
+            Some(packets) => packets.lengths.borrow_mut().push_back(count),
+            None if self.room() == 0 => self.note_full(),
+            None => {}
         }
         self.for_bytes.wake();
         Ok(count)
+    }
+
+    fn note_full(&self) {
+        self.fills.update(|fills| fills + 1);
+    }
+
+    /// How many bytes were ever put in.
+    pub fn arrived(&self) -> u64 {
+        self.taken.get() + self.len() as u64
+    }
+
+    /// How often it was filled, or had no room for something.
+    pub fn fills(&self) -> u64 {
+        self.fills.get()
     }
 
     /// How many of so many bytes can be put in.

@@ -7,7 +7,7 @@ use super::destination::Destination;
 use super::errors::ErrorQueue;
 use super::local::{Local, Waiting};
 use super::message::{Outgoing, Received, Sender};
-use super::open::Stream;
+use super::open::{Happened, Stream};
 use super::options::{IP, IPV6, TCP};
 use super::places::{LocalKind, Place, Places};
 use super::ready::{Events, Waiters};
@@ -737,6 +737,10 @@ impl<N: Observed + 'static> Stream for Inet<N> {
                 let _ = self.with(|sockets| sockets.wake_for(id, wanted, waker));
             }
         }
+    }
+
+    fn happened(&self) -> Happened {
+        self.with_local(Stream::happened).unwrap_or_default()
     }
 
     fn kind(&self) -> NodeType {

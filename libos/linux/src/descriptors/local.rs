@@ -2,7 +2,7 @@
 
 use super::buffer::{Buffer, UrgentPlace};
 use super::message::{Outgoing, Received, Sender};
-use super::open::Stream;
+use super::open::{Happened, Stream};
 use super::pipe::{ReadEnd, WriteEnd};
 use super::places::{LocalKind, Place, Places, Taken};
 use super::ready::{Events, Waiters};
@@ -363,6 +363,13 @@ impl Stream for Local {
             }
             State::New => {}
         }
+    }
+
+    fn happened(&self) -> Happened {
+        let State::Open { reader, writer } = &*self.state.borrow() else { return Happened::default() };
+        let arrived = reader.as_ref().map_or(0, |reader| reader.buffer().arrived());
+        let fills = writer.as_ref().map_or(0, |writer| writer.buffer().fills());
+        Happened { arrived, fills }
     }
 
     fn kind(&self) -> NodeType {

@@ -31,6 +31,7 @@ pub(crate) mod places;
 pub(crate) mod process;
 pub(crate) mod queue;
 pub(crate) mod ready;
+pub(crate) mod signal_driven;
 pub(crate) mod signals;
 mod socket;
 mod source;

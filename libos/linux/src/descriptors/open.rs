@@ -5,17 +5,28 @@ use super::destination::Destination;
 use super::epoll::Epoll;
 use super::node::OpenNode;
 use super::ready::Events;
+use super::signal_driven::SignalDriven;
 use super::socket::Socket;
 use super::source::Source;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::Cell;
+use core::cell::{Cell, OnceCell};
 use core::fmt;
 use core::task::Waker;
 use linux_raw_sys::general::{
     IN_CLOSE_NOWRITE, IN_CLOSE_WRITE, O_ACCMODE, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY,
 };
 use nom_fs::{Errno, LockOwner, NodeId, NodeType};
+
+/// What has happened to a stream so far, where that is counted: whoever hears of a change learns by it what
+/// is new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Happened {
+    /// Bytes that came to be read.
+    pub arrived: u64,
+    /// How often it had no room for what was to be written, or none was left.
+    pub fills: u64,
+}
 
 /// Something that is read and written in order, and may have to be waited for. No call blocks: it says
 /// `EAGAIN`.
@@ -59,6 +70,11 @@ pub(crate) trait Stream {
 
     /// Wakes `waker`, once, when that may have changed.
     fn wake(&self, _waker: &Waker) {}
+
+    /// What has happened to it so far.
+    fn happened(&self) -> Happened {
+        Happened::default()
+    }
 
     /// What `stat` calls it.
     fn kind(&self) -> NodeType;
@@ -148,6 +164,8 @@ pub(crate) struct Description {
     pub position: Cell<u64>,
     /// Whether it is an end of a terminal, so that nobody else asks for that.
     pub is_terminal: bool,
+    /// Who is told by signals that it is ready, if anybody ever asked.
+    signal_driven: OnceCell<Rc<SignalDriven>>,
 }
 
 impl fmt::Debug for Description {
@@ -163,6 +181,9 @@ impl fmt::Debug for Description {
 impl Drop for Description {
     fn drop(&mut self) {
         let number = self.number();
+        if let Some(driven) = self.signal_driven.get() {
+            driven.stop();
+        }
         if let Some(node) = self.node() {
             node.locks.release_all(node.node, LockOwner::Description(number));
             let access = self.flags.get() & (O_ACCMODE | O_PATH);
@@ -177,7 +198,8 @@ impl Description {
     /// What is opened now.
     pub fn new(object: Object, flags: u32) -> Rc<Description> {
         let is_terminal = matches!(&object, Object::Stream(stream) if stream.terminal().is_some());
-        Rc::new(Description { object, flags: Cell::new(flags), position: Cell::new(0), is_terminal })
+        let (flags, position, signal_driven) = (Cell::new(flags), Cell::new(0), OnceCell::new());
+        Rc::new(Description { object, flags, position, is_terminal, signal_driven })
     }
 
     /// A stream that is read and written.
@@ -262,6 +284,11 @@ impl Description {
     /// `ENOTSOCK`.
     pub fn socket(&self) -> Result<&dyn Socket, Errno> {
         self.stream().and_then(|stream| stream.socket()).ok_or(Errno::ENOTSOCK)
+    }
+
+    /// Who is told by signals that it is ready.
+    pub fn signal_driven(&self) -> &Rc<SignalDriven> {
+        self.signal_driven.get_or_init(Rc::default)
     }
 
     /// What it is ready for.

@@ -1,7 +1,7 @@
 //! Pipes: bytes in order from who writes to who reads (pipe(7)).
 
 use super::buffer::Buffer;
-use super::open::Stream;
+use super::open::{Happened, Stream};
 use super::ready::Events;
 use alloc::rc::Rc;
 use core::task::Waker;
@@ -84,6 +84,10 @@ impl Stream for ReadEnd {
         self.0.wake_for_bytes(waker);
     }
 
+    fn happened(&self) -> Happened {
+        Happened { arrived: self.0.arrived(), fills: 0 }
+    }
+
     fn kind(&self) -> NodeType {
         NodeType::Fifo
     }
@@ -111,6 +115,10 @@ impl Stream for WriteEnd {
 
     fn wake(&self, waker: &Waker) {
         self.0.wake_for_room(waker);
+    }
+
+    fn happened(&self) -> Happened {
+        Happened { fills: self.0.fills(), arrived: 0 }
     }
 
     fn kind(&self) -> NodeType {

@@ -43,6 +43,12 @@ impl Events {
         Events(self.0 & other.0)
     }
 
+    /// Those that are not in `other`.
+    #[must_use]
+    pub fn without(self, other: Events) -> Events {
+        Events(self.0 & !other.0)
+    }
+
     /// These if `condition` holds.
     #[must_use]
     pub(crate) fn when(self, condition: bool) -> Events {

@@ -1,11 +1,12 @@
 //! Descriptors themselves: dup(2), fcntl(2), close(2), ioctl(2).
 
-use super::{get, with_vfs};
+use super::{get, owners, with_vfs};
 use crate::call::Call;
 use crate::descriptors::interfaces;
-use crate::descriptors::open::Description;
+use crate::descriptors::open::{Description, Stream};
 use crate::descriptors::table::OnExec;
 use crate::table::SystemCall;
+use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
 use nom_fs::{Durable, Errno, SharedMapping};
@@ -28,7 +29,8 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "fcntl",
         &["descriptor", "command", "argument"],
         control,
-        "locks (who holds one outside the machine is not seen); seals; no leases, no signals",
+        "locks (who holds one outside the machine is not seen); seals; signals of what is ready (O_ASYNC), \
+         but SIGURG within the machine alone; no leases",
     ),
     SystemCall::partial(
         abi::__NR_ioctl,
@@ -157,11 +159,14 @@ fn control(call: &Call<'_>) -> Result<u64, Errno> {
         abi::F_GETFL => Ok(description.flags.get().into()),
         abi::F_SETFL => {
             let kept = description.flags.get() & !CHANGEABLE;
-            description.flags.set(kept | argument as u32 & CHANGEABLE);
+            let before = description.flags.replace(kept | argument as u32 & CHANGEABLE);
+            if (before ^ argument as u32) & abi::FASYNC != 0 && tells(&description) {
+                owners::driven_changed(call, &description);
+            }
             Ok(0)
         }
         command if super::locks::is_command(command) => super::locks::record(call, &description, command),
-        abi::F_GETOWN | abi::F_SETOWN => Ok(0),
+        command if owners::is_command(command) => owners::answer(call, &description, command),
         abi::F_ADD_SEALS => seal(call, &description, argument as u32),
         abi::F_GET_SEALS => {
             let node = description.node().ok_or(Errno::EINVAL)?.node;
@@ -216,10 +221,36 @@ fn request(call: &Call<'_>) -> Result<u64, Errno> {
         }
         FIOCLEX => descriptors.set_on_exec(call.int(0), OnExec::Close).map(|()| 0),
         FIONCLEX => descriptors.set_on_exec(call.int(0), OnExec::Keep).map(|()| 0),
-        FIOASYNC => Ok(0),
-        request if description.socket().is_ok() => interfaces::answer(call, request, argument),
+        FIOASYNC => drive(call, &description, argument),
+        request if description.socket().is_ok() => owners::request(call, &description, request)
+            .unwrap_or_else(|| interfaces::answer(call, request, argument)),
         _ => Err(Errno::ENOTTY),
     }
+}
+
+/// Whether the owner of a description can be told by signals that it is ready.
+fn tells(description: &Description) -> bool {
+    let of = |stream: &Rc<dyn Stream>| {
+        stream.socket().is_some()
+            || stream.pipe().is_some()
+            || stream.terminal().is_some()
+            || stream.notices().is_some()
+    };
+    description.stream().is_some_and(of)
+}
+
+/// Has the owner of a description be told by signals that it is ready, or not.
+fn drive(call: &Call<'_>, description: &Rc<Description>, at: u64) -> Result<u64, Errno> {
+    let is_on = call.memory().read_value::<i32>(at)? != 0;
+    let flags = description.flags.get() & !abi::FASYNC | if is_on { abi::FASYNC } else { 0 };
+    if !tells(description) {
+        // Who does not tell has nothing to leave off.
+        return if is_on { Err(Errno::ENOTTY) } else { Ok(0) };
+    }
+    if description.flags.replace(flags) != flags {
+        owners::driven_changed(call, description);
+    }
+    Ok(0)
 }
 
 /// Has what was written be on the disk: what lies in memory is nowhere else.

@@ -8,6 +8,7 @@ pub(crate) mod make;
 pub(crate) mod messages;
 pub(crate) mod notices;
 pub(crate) mod options;
+mod owners;
 pub(crate) mod paths;
 pub(crate) mod process;
 pub(crate) mod queues;
