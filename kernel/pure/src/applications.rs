@@ -298,6 +298,8 @@ impl<'m, M: Machine> Kernel<'m, M> {
         let untold = self.context(core, app).take_events();
         self.unbind_core(core, app);
         self.end_context(core, app);
+        // Nobody else is kept from ending the space that this core was in.
+        self.machine.load_space(None);
         self.publish_memory(app);
         self.pass_on(app, &untold);
         Ok(Reply::Elsewhere)

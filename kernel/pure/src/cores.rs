@@ -113,7 +113,6 @@ impl<M: Machine> Kernel<'_, M> {
             let before = self.cores[core].current;
             let Some(app) = self.choose(core) else {
                 self.park_current(core, registers);
-                self.machine.load_space(None);
                 self.show_running(core);
                 self.arm_timer(core);
                 return Next::Halt;

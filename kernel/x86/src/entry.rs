@@ -103,7 +103,7 @@ extern "C" fn user_syscall() -> u64 {
 
 extern "C" fn user_trap(vector: u64, code: u64) -> u64 {
     let address = if vector == PAGE_FAULT { cpu::cr2() } else { 0 };
-    shootdown::answer();
+    shootdown::answer(false);
     end_own(vector);
     let mut inside = Inside::enter();
     // A device can send the vector of an exception. An error code, which page faults of ring 3 always have,
@@ -172,7 +172,7 @@ fn halt(mut inside: Inside) -> Inside {
     if rests {
         cpu::halt_until_interrupt();
     }
-    shootdown::answer();
+    shootdown::answer(true);
     let inside = Inside::enter_late();
     report_strays();
     inside

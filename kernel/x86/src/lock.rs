@@ -82,7 +82,7 @@ impl<T> Lock<T> {
                     break;
                 }
             }
-            shootdown::answer();
+            shootdown::answer(false);
             core::hint::spin_loop();
             looks += 1;
             if looks % LOOKS == 0 {

@@ -3,6 +3,9 @@
 //! One request at a time, by the core that holds the kernel's lock. The cores it concerns are those that have
 //! the address space loaded; they answer from the interrupt, or while they wait for the lock, and the asking
 //! core waits for all of them: when [`ask`] returns, no core uses an old translation.
+//!
+//! A core that halts keeps what it has loaded, and so what it knows: mostly the same goes on there. Once it
+//! is asked to forget anything it leaves the address space, so that it is disturbed once and not again.
 
 use crate::apic;
 use crate::area::CoreArea;
@@ -13,7 +16,7 @@ use nom_abi::layout::CORES_MAX;
 use nom_kernel_pure::ids::CoreId;
 use nom_kernel_pure::machine::PhysAddr;
 
-/// Root that each core has loaded; the kernel's own (or 0) while it halts.
+/// Root that each core has loaded, or 0.
 static LOADED: [AtomicU64; CORES_MAX] = [const { AtomicU64::new(0) }; CORES_MAX];
 static APIC_ID: [AtomicU32; CORES_MAX] = [const { AtomicU32::new(0) }; CORES_MAX];
 /// Cores that have not answered yet.
@@ -40,21 +43,21 @@ pub fn load(root: PhysAddr) {
     }
 }
 
-/// Answers a request that concerns this core, if there is one.
+/// Answers a request that concerns this core, if there is one; a core that halted leaves the address space.
 #[inline(always)]
-pub fn answer() {
+pub fn answer(has_halted: bool) {
     if WAITING.load(Acquire) != 0 {
-        answer_now();
+        answer_now(has_halted);
     }
 }
 
 #[cold]
-fn answer_now() {
+fn answer_now(has_halted: bool) {
     let core = CoreArea::core();
     if WAITING.load(Acquire) & core.bit() == 0 {
         return;
     }
-    if LEAVE.load(Relaxed) {
+    if has_halted || LEAVE.load(Relaxed) {
         load(mapping::kernel_root());
     } else {
         // SAFETY: reloads what is loaded.

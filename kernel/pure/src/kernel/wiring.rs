@@ -126,11 +126,30 @@ fn every_core_leaves_an_application_that_ends() {
 }
 
 #[test]
-fn a_core_that_halts_leaves_the_address_space() {
+fn a_core_that_halts_keeps_the_address_space() {
     let mut world = World::boot(1, &[Program::named("a")], &[]);
     map(&mut world, 0, PAGE);
+    let root = world.kernel.machine.processors[0].root;
     assert_eq!(world.call(0, Syscall::CoreWait, &[u64::MAX, PAGE]), None);
-    assert_eq!((world.next[0], world.kernel.machine.processors[0].root), (Next::Halt, None));
+    assert_eq!((world.next[0], world.kernel.machine.processors[0].root), (Next::Halt, root));
+    assert!(root.is_some());
+}
+
+#[test]
+fn a_core_that_halts_forgets_what_is_unmapped() {
+    let mut world = on_two_cores();
+    let frame = map(&mut world, 0, PAGE);
+    assert_eq!(world.touch(1, PAGE, false), Some(frame * 4096));
+    assert_eq!(world.call(1, Syscall::CoreWait, &[u64::MAX, PAGE]), None);
+    world.call(0, Syscall::MemoryUnmap, &[PAGE, 4096]).unwrap().unwrap();
+    assert_eq!(world.touch(1, PAGE, false), None);
+}
+
+#[test]
+fn a_core_that_is_given_back_leaves_the_address_space() {
+    let mut world = on_two_cores();
+    assert_eq!(world.call(1, Syscall::CoreRelease, &[]), None);
+    assert_eq!((world.next[1], world.kernel.machine.processors[1].root), (Next::Halt, None));
 }
 
 #[test]
