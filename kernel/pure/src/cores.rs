@@ -206,7 +206,9 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Arms the timer for the first thing that only time can bring about, or stops it.
+    /// Arms the timer for the first thing that only time can bring about. One that is armed for an earlier time
+    /// stays so, and another is armed when it fires: to arm it costs more than most sleeps last, and what they
+    /// wait for moves on with each.
     pub(crate) fn arm_timer(&mut self, core: CoreId) {
         let now = self.machine.now_ns();
         let turn = self.cores[core].current.and_then(|current| {
@@ -220,9 +222,9 @@ impl<M: Machine> Kernel<'_, M> {
         let waits = contexts.iter().filter_map(Context::wakes_at_ns);
         let platform = (core == CoreId::FIRST).then(|| self.devices.deadline_ns());
         let all = waits.chain(turn).chain(timer).chain(platform);
-        let deadline = all.min().filter(|deadline| *deadline != u64::MAX);
-        if self.cores[core].armed_ns != deadline {
-            self.cores[core].armed_ns = deadline;
+        let armed_ns = self.cores[core].armed_ns.unwrap_or(u64::MAX);
+        if let Some(deadline) = all.min().filter(|deadline| *deadline < armed_ns) {
+            self.cores[core].armed_ns = Some(deadline);
             self.machine.set_timer(deadline);
         }
     }

@@ -91,8 +91,8 @@ pub trait Machine: Hardware {
     fn apic_id(&self, core: CoreId) -> u32;
     /// Makes another core enter the kernel soon. Nothing happens if it is this core, which is in it.
     fn kick(&mut self, core: CoreId);
-    /// Arms this core's timer for a board time, or stops it.
-    fn set_timer(&mut self, deadline_ns: Option<u64>);
+    /// Arms this core's timer for a board time, instead of whatever it was armed for.
+    fn set_timer(&mut self, deadline_ns: u64);
     /// Loads the address space with its root table at `root` on this core, or the kernel's own.
     fn load_space(&mut self, root: Option<PhysAddr>);
     /// Makes every core forget what it knows of an address space; returns when all have.

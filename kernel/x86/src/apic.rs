@@ -130,14 +130,14 @@ pub fn is_requested(vector: u8) -> bool {
     read(REQUESTED + u32::from(vector) / 32) & 1 << (vector % 32) != 0
 }
 
-/// Arms the timer for when the time-stamp counter reaches `tsc`, or stops it.
-pub fn set_timer(tsc: Option<u64>) {
+/// Arms the timer for when the time-stamp counter reaches `tsc`.
+pub fn set_timer(tsc: u64) {
     if DEADLINE.load(Relaxed) {
         // SAFETY: the register only decides when the timer interrupt comes.
-        return unsafe { cpu::wrmsr(msr::TSC_DEADLINE, tsc.map_or(0, |tsc| tsc.max(1))) };
+        return unsafe { cpu::wrmsr(msr::TSC_DEADLINE, tsc.max(1)) };
     }
     let now = cpu::rdtsc();
-    let ticks = tsc.map_or(0, |tsc| TickRate(TICKS.load(Relaxed)).ticks(tsc.saturating_sub(now)));
+    let ticks = TickRate(TICKS.load(Relaxed)).ticks(tsc.saturating_sub(now));
     let armed = &ARMED[CoreArea::core().index()];
     armed.0.store(now, Relaxed);
     armed.1.store(ticks, Relaxed);

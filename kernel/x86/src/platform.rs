@@ -59,8 +59,8 @@ impl Machine for Platform {
         }
     }
 
-    fn set_timer(&mut self, deadline_ns: Option<u64>) {
-        apic::set_timer(deadline_ns.map(clock::tsc_at));
+    fn set_timer(&mut self, deadline_ns: u64) {
+        apic::set_timer(clock::tsc_at(deadline_ns));
     }
 
     fn load_space(&mut self, root: Option<PhysAddr>) {

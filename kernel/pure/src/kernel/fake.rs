@@ -152,8 +152,8 @@ impl Machine for FakeMachine {
     fn kick(&mut self, core: CoreId) {
         self.kicked.insert(core.index());
     }
-    fn set_timer(&mut self, deadline_ns: Option<u64>) {
-        self.timer = deadline_ns;
+    fn set_timer(&mut self, deadline_ns: u64) {
+        self.timer = Some(deadline_ns);
     }
     fn load_space(&mut self, root: Option<PhysAddr>) {
         self.processor().load(root);

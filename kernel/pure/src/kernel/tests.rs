@@ -572,13 +572,14 @@ fn a_timer_is_told_once_at_its_time_to_who_has_the_core() {
     let mut world = with_upcalls(&[Program::named("a")]);
     let begin = world.kernel.machine.now_ns;
     let is_told = |world: &World| !world.kernel.contexts[0].takes_upcalls();
-    for deadline_ns in [begin + 700, begin + 500, u64::MAX] {
-        assert_eq!(world.call(0, Syscall::CoreTimer, &[deadline_ns]), Some(Ok(0)));
-        let armed = Some(deadline_ns).filter(|deadline_ns| *deadline_ns != u64::MAX);
-        assert_eq!(world.kernel.machine.timer, armed, "the last is the one that counts");
+    for (deadline_ns, armed_ns) in [(700, 700), (500, 500), (900, 500)] {
+        assert_eq!(world.call(0, Syscall::CoreTimer, &[begin + deadline_ns]), Some(Ok(0)));
+        assert_eq!(world.kernel.machine.timer, Some(begin + armed_ns), "armed again for what is earlier alone");
     }
+    assert_eq!(world.call(0, Syscall::CoreTimer, &[u64::MAX]), Some(Ok(0)));
     world.pass(0, 1000);
     assert!(!is_told(&world), "it was stopped");
+    assert_eq!(world.kernel.machine.timer, None, "what it was armed for was nothing, once");
     world.call(0, Syscall::CoreTimer, &[begin + 1500]);
     world.pass(0, 499);
     assert!(!is_told(&world), "not before its time");
