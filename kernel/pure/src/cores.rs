@@ -206,9 +206,9 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Arms the timer for the first thing that only time can bring about. One that is armed for an earlier time
-    /// stays so, and another is armed when it fires: to arm it costs more than most sleeps last, and what they
-    /// wait for moves on with each.
+    /// Arms the timer for the first thing that only time can bring about. One that is armed for an earlier
+    /// time stays so, and another is armed when it fires: to arm it costs more than most sleeps last, and
+    /// what they wait for moves on with each.
     pub(crate) fn arm_timer(&mut self, core: CoreId) {
         let now = self.machine.now_ns();
         let turn = self.cores[core].current.and_then(|current| {

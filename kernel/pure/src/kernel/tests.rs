@@ -574,7 +574,8 @@ fn a_timer_is_told_once_at_its_time_to_who_has_the_core() {
     let is_told = |world: &World| !world.kernel.contexts[0].takes_upcalls();
     for (deadline_ns, armed_ns) in [(700, 700), (500, 500), (900, 500)] {
         assert_eq!(world.call(0, Syscall::CoreTimer, &[begin + deadline_ns]), Some(Ok(0)));
-        assert_eq!(world.kernel.machine.timer, Some(begin + armed_ns), "armed again for what is earlier alone");
+        let armed = Some(begin + armed_ns);
+        assert_eq!(world.kernel.machine.timer, armed, "armed again for what is earlier alone");
     }
     assert_eq!(world.call(0, Syscall::CoreTimer, &[u64::MAX]), Some(Ok(0)));
     world.pass(0, 1000);

@@ -1,4 +1,5 @@
-//! Another frame is mapped where every processor has read one before: none reads the old one afterwards.
+//! Another frame is mapped where every processor has read one before: none reads the old one afterwards, be it
+//! that it spins meanwhile or halts.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
@@ -6,7 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use nom_app::alloc::{boxed::Box, vec::Vec};
 use nom_app::memory::{Grant, Region};
-use nom_app::{PageSize, Protection, cores};
+use nom_app::{PageSize, Protection, cores, events, time};
 use nom_guest_tests::processors::{processors, wait_until};
 use nom_guest_tests::{Check, expect, run};
 
@@ -17,6 +18,9 @@ const PAGE: u64 = 4096;
 /// How long one step may take.
 const TIMEOUT_NS: u64 = 20_000_000_000;
 
+/// How long a processor halts that waits for its turn: longer than a turn takes.
+const HALT_NS: u64 = 2_000_000;
+
 /// What the processors do: in odd turns they read the first frame, in even ones the second.
 static TURN: AtomicU64 = AtomicU64::new(0);
 /// Readings that were made, and those that were wrong.
@@ -24,14 +28,21 @@ static READ: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 
 fn main() -> u8 {
-    run(&[("translations-forgotten", translations)])
+    run(&[
+        ("translations-forgotten", || translations(ROUNDS, core::hint::spin_loop)),
+        ("translations-forgotten-by-who-halts", || translations(ROUNDS / 10, halt)),
+    ])
 }
 
-/// Reads in every turn, and does not enter the kernel between the two of a round.
-fn reader(region: &Region) {
-    for turn in 1..=2 * ROUNDS {
+fn halt() {
+    events::wait(Some(time::now_ns() + HALT_NS));
+}
+
+/// Reads in every turn; who spins does not enter the kernel between the two of a round.
+fn reader(region: &Region, rounds: u64, rest: fn()) {
+    for turn in 1..=2 * rounds {
         while TURN.load(SeqCst) < turn {
-            core::hint::spin_loop();
+            rest();
         }
         look(region, turn);
         READ.fetch_add(1, SeqCst);
@@ -44,16 +55,18 @@ fn look(region: &Region, turn: u64) {
     }
 }
 
-fn translations() -> Check {
+fn translations(rounds: u64, rest: fn()) -> Check {
+    TURN.store(0, SeqCst);
+    READ.store(0, SeqCst);
     let region: &'static Region = Box::leak(Box::new(Region::reserve(3 * PAGE, PageSize::Small)?));
     let grants = [Grant::new(PageSize::Small, 1)?, Grant::new(PageSize::Small, 1)?];
     for (number, grant) in (0..).zip(&grants) {
         region.map(PAGE * (1 + number), grant, Protection::ReadWrite)?;
         region.words()[(PAGE / 8 * (1 + number)) as usize].store(number, SeqCst);
     }
-    let others = (1..processors()).map(|_| cores::acquire(|| reader(region)));
+    let others = (1..processors()).map(|_| cores::acquire(move || reader(region, rounds, rest)));
     let others = others.collect::<Result<Vec<_>, _>>()?;
-    for turn in 1..=2 * ROUNDS {
+    for turn in 1..=2 * rounds {
         region.map(0, &grants[(turn % 2) as usize], Protection::Read)?;
         TURN.store(turn, SeqCst);
         look(region, turn);
