@@ -1,5 +1,5 @@
-//! Another frame is mapped where every processor has read one before: none reads the old one afterwards, be it
-//! that it spins meanwhile or halts.
+//! Another frame is mapped where every processor has read one before: none reads the old one afterwards, be
+//! it that it spins meanwhile or halts.
 #![no_std]
 #![no_main]
 #![forbid(unsafe_code)]
