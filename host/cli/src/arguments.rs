@@ -165,8 +165,9 @@ pub struct Run {
     /// Publish a port of the machine at a port of the host.
     #[arg(short = 'p', long = "publish", value_name = "[ADDR:]HOST:GUEST[/udp]")]
     pub publish: Vec<Port>,
-    /// Lend a Linux program a directory, for reading and writing, or with `:ro` for reading; give another
-    /// application a copy of its files, in place of those in its manifest.
+    /// Lend a Linux program a directory, or a disk (a file with an ext4; as root), for reading and writing,
+    /// or with `:ro` for reading; give another application a copy of a directory's files, in place of those
+    /// in its manifest.
     #[arg(short = 'v', long = "volume", value_name = "DIR:/PATH[:ro]")]
     pub files: Vec<Volume>,
     /// Number of processors; with --host, how many threads may serve.

@@ -1,11 +1,11 @@
-//! `-v DIRECTORY:/PATH`: directories of this computer that an application finds.
+//! `-v DIRECTORY:/PATH`, `-v DISK:/PATH`: directories and disks of this computer that an application finds.
 //!
-//! A program of Linux reads and writes the directory itself, as with Docker. What an application of nom's own
+//! A program of Linux reads and writes the directory itself, as with Docker, or the file system of the disk. What an application of nom's own
 //! finds is a copy, which goes along with it.
 
 use anyhow::{Context, Result, bail, ensure};
 use nom_image::manifest::{BundleManifest, Mount};
-use nom_vmm::{DirectoryAccess, LentDirectory, Owners};
+use nom_vmm::{DirectoryAccess, Lent, LentDirectory, Owners, disk};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -63,7 +63,8 @@ pub fn given_files(bundle: BundleManifest, volumes: &[Volume]) -> Result<BundleM
 /// The directories that a machine uses for these volumes.
 ///
 /// # Errors
-/// If one is no directory that this process can read, or two are to be at one place.
+/// If one is neither a directory that this process can read nor a disk that it can mount, or two are to be
+/// at one place.
 pub fn lent_directories(volumes: &[Volume]) -> Result<Vec<LentDirectory>> {
     let mut places: Vec<&str> = volumes.iter().map(Volume::place).collect();
     places.sort_unstable();
@@ -98,11 +99,16 @@ impl Volume {
             "-v {self}: the root has the program's own files, expected a path below it"
         );
         let path = self.mount.directory.canonicalize().with_context(|| format!("-v {self}"))?;
-        ensure!(path.is_dir(), "-v {self}: {} is no directory", path.display());
         ensure!(path.to_str().is_some(), "-v {self}: its path is not UTF-8");
-        std::fs::read_dir(&path).with_context(|| format!("-v {self}: cannot read {}", path.display()))?;
         let access = self.access.unwrap_or(DirectoryAccess::ReadWrite);
-        Ok(LentDirectory { path, access, owners: Owners::of_this_process() })
+        let lent = if path.is_dir() {
+            std::fs::read_dir(&path).with_context(|| format!("-v {self}: cannot read {}", path.display()))?;
+            Lent::Directory(path)
+        } else {
+            disk::check(&path, access).with_context(|| format!("-v {self}"))?;
+            Lent::Disk(path)
+        };
+        Ok(LentDirectory { lent, access, owners: Owners::of_this_process() })
     }
 }
 
@@ -143,7 +149,7 @@ mod tests {
         assert_eq!(lent(&[format!("{there}:/data:ro")]).expect("lent")[0].access, DirectoryAccess::ReadOnly);
         for (texts, said) in [
             (vec!["/absent:/data".to_owned()], "-v /absent:/data: No such file"),
-            (vec![format!("{there}/file:/data")], "is no directory"),
+            (vec![format!("{there}/file:/data")], "file is no directory and has no ext4"),
             (vec![format!("{there}:/")], "expected a path below it"),
             (vec![format!("{there}:/a"), format!("{there}:/a/")], "two directories at /a, expected one"),
         ] {

@@ -38,7 +38,7 @@ enum How {
 use How::{Ends, In, Long, Serves, ServesRoot};
 
 /// Beginnings of commands, of which the first that fits counts.
-const COMMANDS: [(&str, How); 52] = [
+const COMMANDS: [(&str, How); 54] = [
     ("./nom demo", In("tests/system/tests/demo.rs")),
     ("./nom test tidy", In(".ci/run")),
     ("./nom test mutants", In("xtask/src/mutants/by_hand.rs")),
@@ -76,6 +76,8 @@ const COMMANDS: [(&str, How); 52] = [
     ("./nom run --watch", Serves("watch: ")),
     ("./nom run --ip", Serves("serves at")),
     ("./nom run -v /srv/data:/data", In("host/cli/tests/linux_volumes.rs")),
+    ("./nom run -v data.img:/data", In("host/cli/tests/linux_volumes.rs")),
+    ("truncate -s 1G data.img", In("host/cli/tests/linux_volumes.rs")),
     ("./nom run -v", Serves("serves at")),
     ("./nom run --network tap", ServesRoot("serves at")),
     ("./nom provider", Serves("http://")),

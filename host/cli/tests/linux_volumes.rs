@@ -1,10 +1,11 @@
-//! Directories of this computer that a program in a machine reads and writes: docs/linux.md.
+//! Directories and disks of this computer that a program in a machine reads and writes: docs/linux.md.
 
 mod common;
 
 use common::{PATIENCE, Site, free_port, kill, said};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,6 +15,35 @@ fn directory(site: &Site, name: &str) -> PathBuf {
     let directory = site.path().join(name);
     std::fs::create_dir(&directory).expect("made");
     directory
+}
+
+/// Makes a disk of the site's, with an ext4; nothing where nobody can mount it.
+fn disk(site: &Site, name: &str) -> Option<PathBuf> {
+    let is_root = std::fs::metadata(site.path()).expect("it is there").uid() == 0;
+    if !is_root || !is_there("e2fsprogs", "/sbin/mkfs.ext4") {
+        eprintln!("skipped: root mounts disks");
+        return None;
+    }
+    let image = site.path().join(name);
+    std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("made");
+    let made = Command::new("/sbin/mkfs.ext4").arg("-q").arg(&image).output().expect("it starts");
+    assert!(made.status.success(), "{}", said(&made));
+    Some(image)
+}
+
+/// Waits until a disk is nobody's, and checks that its file system is as its machine left it, and sound.
+fn check(image: &Path) {
+    let end = Instant::now() + PATIENCE;
+    let tool = |name: &str, words: &[&str]| {
+        Command::new(name).args(words).arg(image).output().unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    while !tool("/sbin/losetup", &["--associated"]).stdout.is_empty() {
+        assert!(Instant::now() < end, "{} is still mounted", image.display());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let checked = tool("/sbin/e2fsck", &["-fn"]);
+    let journal = String::from_utf8_lossy(&checked.stderr).contains("recovery");
+    assert!(checked.status.success() && !journal, "{}", said(&checked));
 }
 
 /// Whether a program is there; says which package brings it if it is not.
@@ -161,23 +191,53 @@ const KILLS: u64 = 3;
 /// Keys of one batch.
 const BATCH: u64 = 20;
 
+#[test]
+fn what_a_shell_writes_to_a_disk_lies_in_its_file_system() {
+    let site = Site::new();
+    let Some(image) = disk(&site, "it.img") else { return };
+    let script = "set -e; cd /data; mkdir -p deep/er; echo kept >deep/er/it; ln -s er/it deep/soft; \
+        read line <deep/soft; echo through $line; rmdir lost+found; sync";
+    let tools = "--include /bin/mkdir --include /bin/ln --include /bin/rmdir --include /bin/sync";
+    let (status, said) = run(&site, &format!("-v it.img:/data {tools}"), &["/bin/dash", "--", "-c", script]);
+    assert!(status == Some(0) && said.contains("through kept"), "{said}");
+    check(&image);
+    let script = "read line </data/deep/er/it; echo still $line; echo more >/data/new";
+    let (_, said) = run(&site, "-v it.img:/data:ro", &["/bin/dash", "--", "-c", script]);
+    assert!(said.contains("still kept"), "{said}");
+    assert!(said.contains("cannot create /data/new: Read-only file system"), "{said}");
+    check(&image);
+}
+
 /// Whatever redis acknowledged is there when the machine is killed in the middle of its work.
 #[test]
 fn what_redis_acknowledged_survives_the_machine() {
+    let site = Site::new();
+    directory(&site, "data");
+    kill_redis(&site, "data", || {});
+}
+
+/// The same with a disk, which is sound each time.
+#[test]
+fn what_redis_acknowledged_on_a_disk_survives_the_machine() {
+    let site = Site::new();
+    let Some(image) = disk(&site, "it.img") else { return };
+    kill_redis(&site, "it.img", || check(&image));
+}
+
+fn kill_redis(site: &Site, volume: &str, check: impl Fn()) {
     if !is_there("redis-server", "/usr/bin/redis-server") {
         return;
     }
     let kills = std::env::var("NOM_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(KILLS);
-    let (site, port) = (Site::new(), free_port());
-    directory(&site, "data");
-    let mut command = site.nom(&format!("run -d --name server -p {port}:6379 -v data:/data"));
+    let port = free_port();
+    let mut command = site.nom(&format!("run -d --name server -p {port}:6379 -v {volume}:/data"));
     command.args(["/usr/bin/redis-server", "--", "--protected-mode", "no", "--save", "", "--dir", "/data"]);
     let output =
         command.args(["--appendonly", "yes", "--appendfsync", "always"]).output().expect("it starts");
     assert!(output.status.success(), "{}", said(&output));
     let mut acknowledged = 0;
     for life in 0..kills {
-        let mut redis = Redis::wait_for(&site, port);
+        let mut redis = Redis::wait_for(site, port);
         for _ in 0..1 + life % 3 {
             acknowledged += redis.set(acknowledged, BATCH, || {});
         }
@@ -187,8 +247,9 @@ fn what_redis_acknowledged_survives_the_machine() {
             kill(&known, "process");
         });
         site.wait_for("server", "its end", |known| known["finished"].is_string());
+        check();
         site.run("start server");
-        let mut redis = Redis::wait_for(&site, port);
+        let mut redis = Redis::wait_for(site, port);
         let keys: String = (0..acknowledged).map(|key| format!(" key:{key}")).collect();
         let answer = redis.ask(&format!("EXISTS{keys}\r\n")).expect("an answer");
         assert_eq!(answer, format!(":{acknowledged}"), "life {life}: keys that it acknowledged are lost");
@@ -203,7 +264,7 @@ fn a_volume_that_cannot_be_is_refused_before_anything_boots() {
     site.write("file", "");
     for (words, said) in [
         ("-v absent:/data /bin/dash", "-v absent:/data: No such file or directory"),
-        ("-v file:/data /bin/dash", "file is no directory"),
+        ("-v file:/data /bin/dash", "file is no directory and has no ext4: expected one made by `mkfs.ext4 "),
         ("-v data:/ /bin/dash", "the root has the program's own files, expected a path below it"),
         ("-v data:/a -v data:/a/ /bin/dash", "two directories at /a, expected one"),
         ("-v data:/:rw nhttpd", "files go along as a copy, which is read-only"),
@@ -212,4 +273,21 @@ fn a_volume_that_cannot_be_is_refused_before_anything_boots() {
         assert!(complaint.contains(said), "{words}: {complaint}");
     }
     assert_eq!(site.run("ps -a --json").trim(), "[]", "nothing has begun");
+}
+
+#[test]
+fn a_disk_that_is_damaged_or_in_use_is_refused_before_anything_boots() {
+    let site = Site::new();
+    let Some(image) = disk(&site, "it.img") else { return };
+    site.run("run -d --name first -v it.img:/data /bin/sleep 1000");
+    let complaint = site.refused("run -v it.img:/data /bin/dash");
+    assert!(complaint.contains("it.img is in use by another machine"), "{complaint}");
+    site.run("stop --time 0 first");
+    check(&image);
+    // A superblock has a sum.
+    let file = std::fs::File::options().write(true).open(&image).expect("opened");
+    file.write_all_at(b"damage", 1024 + 0x40).expect("written");
+    let complaint = site.refused("run -v it.img:/data /bin/dash");
+    assert!(complaint.contains("it.img cannot be mounted: mount: "), "{complaint}");
+    assert!(complaint.contains("`e2fsck -f "), "{complaint}");
 }

@@ -183,7 +183,7 @@ fn device_arguments(line: &mut CommandLine, config: &MachineConfig) {
 /// Who reads and writes a directory for the machine. Files of other file systems below it get numbers of
 /// their own, so that no two are taken for one.
 fn lender(directory: &LentDirectory, number: usize) -> String {
-    let path = escape(&directory.path.display().to_string());
+    let path = escape(&directory.lent.place(number).display().to_string());
     let model = match directory.owners {
         Owners::Passthrough => "passthrough",
         Owners::None => "none",
@@ -238,6 +238,7 @@ fn forward(forward: &Forward) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Lent;
     use std::path::PathBuf;
 
     fn line(change: impl FnOnce(&mut MachineConfig)) -> String {
@@ -310,11 +311,17 @@ mod tests {
 
     #[test]
     fn directories_are_lent_in_order() {
-        let lent = |path: &str, access, owners| LentDirectory { path: path.into(), access, owners };
+        let lent =
+            |path: &str, access, owners| LentDirectory { lent: Lent::Directory(path.into()), access, owners };
         let line = line(|config| {
             config.directories = vec![
                 lent("/srv/a,b", DirectoryAccess::ReadWrite, Owners::None),
                 lent("/etc", DirectoryAccess::ReadOnly, Owners::Passthrough),
+                LentDirectory {
+                    lent: Lent::Disk("/srv/it.img".into()),
+                    access: DirectoryAccess::ReadWrite,
+                    owners: Owners::Passthrough,
+                },
             ];
         });
         for expected in [
@@ -322,6 +329,7 @@ mod tests {
             "-device virtio-9p-pci,fsdev=volume0,mount_tag=volume0,disable-legacy=on -fsdev",
             "-fsdev local,id=volume1,path=/etc,security_model=passthrough,multidevs=remap,readonly=on",
             "-device virtio-9p-pci,fsdev=volume1,mount_tag=volume1",
+            "-fsdev local,id=volume2,path=volume2,security_model=passthrough,multidevs=remap -device",
         ] {
             assert!(line.contains(expected), "expected `{expected}` in `{line}`");
         }

@@ -183,11 +183,31 @@ pub enum Allocation {
     Immediate,
 }
 
+/// What a machine is lent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lent {
+    /// A directory, by its absolute path.
+    Directory(PathBuf),
+    /// What a disk has: a file with an ext4 in it, by its absolute path.
+    Disk(PathBuf),
+}
+
+impl Lent {
+    /// Where QEMU finds it, from the machine's directory, in which QEMU runs.
+    pub fn place(&self, number: usize) -> PathBuf {
+        match self {
+            Lent::Directory(path) => path.clone(),
+            Lent::Disk(_) => format!("volume{number}").into(),
+        }
+    }
+}
+
 /// A directory of this computer that a machine uses by 9P.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LentDirectory {
-    /// Its absolute path.
-    pub path: PathBuf,
+    /// What it is.
+    pub lent: Lent,
     /// What the machine may do with it.
     pub access: DirectoryAccess,
     /// Whose files are that the machine makes.

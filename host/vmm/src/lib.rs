@@ -15,6 +15,7 @@ pub mod command;
 pub mod config;
 pub mod control;
 mod directory;
+pub mod disk;
 mod firmware;
 mod ip;
 mod machine;
@@ -30,8 +31,8 @@ mod relay;
 mod session;
 
 pub use config::{
-    Accelerator, Allocation, DirectoryAccess, Forward, Iommu, LentDirectory, MachineConfig, MachineKind,
-    Memory, Network, Owners,
+    Accelerator, Allocation, DirectoryAccess, Forward, Iommu, Lent, LentDirectory, MachineConfig,
+    MachineKind, Memory, Network, Owners,
 };
 pub use control::ControlLine;
 pub use machine::{Ending, Event, Exit, Machine, PluggedDevice, STATUS_FAILED, STATUS_SHUT_DOWN, Vmm};

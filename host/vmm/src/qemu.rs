@@ -2,6 +2,7 @@
 
 use crate::command::{self, Streams, file};
 use crate::config::{Allocation, MachineConfig, Memory, Network};
+use crate::disk;
 use crate::firmware;
 use crate::machine::{Event, Exit, Machine, PluggedDevice, Vmm};
 use crate::meminfo;
@@ -39,7 +40,7 @@ impl Vmm for Qemu {
         // the control channel, standard output the serial line.
         let (ours, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
         let [setpriv, option, kill] = BOUND_TO_THIS;
-        let mut child = program(config, &[setpriv, option, kill, PROGRAM])
+        let mut child = program(config, &[setpriv, option, kill])
             .args(firmware::arguments(config.kind))
             .args(command::arguments(config, Streams::Attached))
             .current_dir(directory)
@@ -69,7 +70,7 @@ impl Vmm for Qemu {
 
     fn start_detached(&self, config: &MachineConfig, directory: &Path) -> Result<u32> {
         check(config)?;
-        let output = program(config, &[PROGRAM])
+        let output = program(config, &[])
             .args(firmware::arguments(config.kind))
             .args(command::arguments(config, Streams::Detached))
             .current_dir(directory)
@@ -114,14 +115,17 @@ fn explained(complaints: String, killed: bool, taken_at_start: Option<Memory>) -
     }
 }
 
-/// The command `words`, where the machine's network is.
-fn program(config: &MachineConfig, words: &[&str]) -> Command {
+/// QEMU where the machine's network is, and its disks are mounted, behind the words `before`.
+fn program(config: &MachineConfig, before: &[&str]) -> Command {
+    let before = before.iter().map(|word| (*word).to_owned());
+    let mut words = before.chain(disk::words(&config.directories)).chain([PROGRAM.to_owned()]);
+    let first = words.next().unwrap_or_default();
     let namespace = config.networks.iter().find_map(Network::namespace);
     let mut command = match namespace {
-        Some(namespace) => namespace::command_in(namespace, words[0]),
-        None => Command::new(words[0]),
+        Some(namespace) => namespace::command_in(namespace, first),
+        None => Command::new(first),
     };
-    command.args(&words[1..]);
+    command.args(words);
     command
 }
 

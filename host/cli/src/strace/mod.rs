@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser};
 use nom_image::manifest::BundleManifest;
 use nom_linux::table;
-use nom_vmm::{DirectoryAccess, LentDirectory, Owners};
+use nom_vmm::{DirectoryAccess, Lent, LentDirectory, Owners};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -179,7 +179,7 @@ impl Trace {
     /// The directory that the machine is lent.
     pub fn lent(&self) -> LentDirectory {
         let (access, owners) = (DirectoryAccess::ReadWrite, Owners::of_this_process());
-        LentDirectory { path: self.directory.path().to_owned(), access, owners }
+        LentDirectory { lent: Lent::Directory(self.directory.path().to_owned()), access, owners }
     }
 }
 
