@@ -1,7 +1,7 @@
 //! `-v DIRECTORY:/PATH`, `-v DISK:/PATH`: directories and disks of this computer that an application finds.
 //!
-//! A program of Linux reads and writes the directory itself, as with Docker, or the file system of the disk. What an application of nom's own
-//! finds is a copy, which goes along with it.
+//! A program of Linux reads and writes the directory itself, as with Docker, or what the disk has. What an
+//! application of nom's own finds is a copy of a directory, which goes along with it.
 
 use anyhow::{Context, Result, bail, ensure};
 use nom_image::manifest::{BundleManifest, Mount};

@@ -2,28 +2,49 @@
 
 use crate::elf::{ENDIAN, Elf, Load};
 use crate::error::Result;
-use object::Endianness;
 use object::elf::{self, Rela64};
+use object::endian::{Endianness, U64};
 use object::pod;
 use object::read::elf::{Dyn, ProgramHeader, Rela};
-
-const RELA_BYTES: u64 = size_of::<Rela64<Endianness>>() as u64;
 
 /// The dynamic section's entries that matter here.
 #[derive(Default)]
 struct Dynamic {
     rela: u64,
     rela_bytes: u64,
+    relr: u64,
+    relr_bytes: u64,
     plt_bytes: u64,
 }
 
-/// Checks that every relocation is `R_X86_64_RELATIVE` and changes a writable segment.
+/// Checks that every relocation is relative to where the program lies, and changes a writable segment.
 pub(crate) fn check(elf: &Elf<'_>, loads: &[Load<'_>]) -> Result<()> {
     let dynamic = dynamic(elf)?;
     if dynamic.plt_bytes != 0 {
         return Err(elf.error("has a procedure linkage table, expected a static executable"));
     }
-    relocations(elf, loads, &dynamic)?.iter().try_for_each(|relocation| check_one(elf, loads, relocation))
+    let relocations: &[Rela64<Endianness>] = table(elf, loads, (dynamic.rela, dynamic.rela_bytes))?;
+    relocations.iter().try_for_each(|relocation| check_one(elf, loads, relocation))?;
+    let packed: &[U64<Endianness>] = table(elf, loads, (dynamic.relr, dynamic.relr_bytes))?;
+    let places = unpacked(packed.iter().map(|entry| entry.get(ENDIAN)));
+    places.into_iter().try_for_each(|target| check_place(elf, loads, target))
+}
+
+/// The places of a table of relative relocations (System V gABI): an even entry is one, an odd one says which
+/// of the next 63 words are others.
+fn unpacked(entries: impl Iterator<Item = u64>) -> Vec<u64> {
+    let (mut places, mut next) = (Vec::new(), 0_u64);
+    for entry in entries {
+        if entry & 1 == 0 {
+            places.push(entry);
+            next = entry.wrapping_add(8);
+            continue;
+        }
+        places
+            .extend((0..63).filter(|bit| entry >> (bit + 1) & 1 != 0).map(|bit| next.wrapping_add(8 * bit)));
+        next = next.wrapping_add(8 * 63);
+    }
+    places
 }
 
 fn dynamic(elf: &Elf<'_>) -> Result<Dynamic> {
@@ -41,10 +62,12 @@ fn dynamic(elf: &Elf<'_>) -> Result<Dynamic> {
                 elf::DT_NEEDED => {
                     return Err(elf.error("needs shared libraries, expected a static executable"));
                 }
-                elf::DT_REL | elf::DT_RELR => {
+                elf::DT_RELR => found.relr = value,
+                elf::DT_RELRSZ => found.relr_bytes = value,
+                elf::DT_REL => {
                     return Err(elf.error(
-                        "has relocations in another table than DT_RELA, expected that one alone: link \
-                         with `-z rela -z nopack-relative-relocs`",
+                        "has relocations in a table of DT_REL, expected DT_RELA and DT_RELR: link with \
+                         `-z rela`",
                     ));
                 }
                 _ => {}
@@ -54,22 +77,25 @@ fn dynamic(elf: &Elf<'_>) -> Result<Dynamic> {
     Ok(found)
 }
 
-fn relocations<'d>(elf: &Elf<'d>, loads: &[Load<'d>], dynamic: &Dynamic) -> Result<&'d [Rela64<Endianness>]> {
-    let Dynamic { rela, rela_bytes, .. } = *dynamic;
-    if rela_bytes == 0 {
+/// A table of relocations, so many bytes at an address.
+fn table<'d, T: pod::Pod>(
+    elf: &Elf<'d>,
+    loads: &[Load<'d>],
+    (address, length): (u64, u64),
+) -> Result<&'d [T]> {
+    if length == 0 {
         return Ok(&[]);
     }
-    let bytes = loads.iter().filter(|load| load.contains(rela, rela_bytes)).find_map(|load| {
-        let start = usize::try_from(rela - load.address).ok()?;
-        load.contents.get(start..start.checked_add(usize::try_from(rela_bytes).ok()?)?)
+    let bytes = loads.iter().filter(|load| load.contains(address, length)).find_map(|load| {
+        let start = usize::try_from(address - load.address).ok()?;
+        load.contents.get(start..start.checked_add(usize::try_from(length).ok()?)?)
     });
     let table = bytes.and_then(|bytes| {
-        let count = (rela_bytes / RELA_BYTES) as usize;
-        let (table, rest) = pod::slice_from_bytes(bytes, count).ok()?;
+        let (table, rest) = pod::slice_from_bytes(bytes, bytes.len() / size_of::<T>()).ok()?;
         rest.is_empty().then_some(table)
     });
     table.ok_or_else(|| {
-        elf.error(format!("its relocations at {rela:#x} ({rela_bytes} bytes) are not in a segment"))
+        elf.error(format!("its relocations at {address:#x} ({length} bytes) are not in a segment"))
     })
 }
 
@@ -83,6 +109,10 @@ fn check_one(elf: &Elf<'_>, loads: &[Load<'_>], relocation: &Rela64<Endianness>)
             kind.0
         )));
     }
+    check_place(elf, loads, target)
+}
+
+fn check_place(elf: &Elf<'_>, loads: &[Load<'_>], target: u64) -> Result<()> {
     if loads.iter().any(|load| load.writable && load.contains(target, 8)) {
         return Ok(());
     }
@@ -103,5 +133,18 @@ fn describe(elf: &Elf<'_>, address: u64) -> String {
     match around {
         Some(symbol) => format!("`{}` at {address:#x}", crate::symbols::readable(symbol.name)),
         None => format!("address {address:#x}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_odd_entry_says_which_of_the_next_words_are_relocated() {
+        // As the linker packs 0x1000, 0x1008, 0x1018, 63 words behind the first 0x1200, and 0x2000.
+        let entries = [0x1000, 0b1011, 1 | 1 << 2, 0x2000];
+        let places = unpacked(entries.into_iter());
+        assert_eq!(places, [0x1000, 0x1008, 0x1018, 0x1208, 0x2000]);
     }
 }

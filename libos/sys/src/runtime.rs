@@ -62,6 +62,8 @@ struct Relocation {
 const DT_NULL: u64 = 0;
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
+const DT_RELRSZ: u64 = 35;
+const DT_RELR: u64 = 36;
 /// The only kind that a program without shared libraries has: base plus addend.
 const R_X86_64_RELATIVE: u64 = 8;
 
@@ -71,7 +73,7 @@ const R_X86_64_RELATIVE: u64 = 8;
 /// `base` is the lowest address of the image and `dynamic` its dynamic section; it was not relocated yet.
 /// Runs before any pointer in the image's data is right, so it reads none.
 unsafe extern "C" fn relocate(base: u64, mut dynamic: *const Dynamic) {
-    let (mut table, mut bytes) = (0, 0);
+    let (mut table, mut bytes, mut packed, mut packed_bytes) = (0, 0, 0, 0);
     // SAFETY: the linker ends the section with `DT_NULL`, and each relocation names a word of a writable
     // segment of the image.
     unsafe {
@@ -79,6 +81,8 @@ unsafe extern "C" fn relocate(base: u64, mut dynamic: *const Dynamic) {
             match (*dynamic).tag {
                 DT_RELA => table = base + (*dynamic).value,
                 DT_RELASZ => bytes = (*dynamic).value,
+                DT_RELR => packed = base + (*dynamic).value,
+                DT_RELRSZ => packed_bytes = (*dynamic).value,
                 _ => {}
             }
             dynamic = dynamic.add(1);
@@ -90,6 +94,40 @@ unsafe extern "C" fn relocate(base: u64, mut dynamic: *const Dynamic) {
                 ((base + (*relocation).offset) as *mut u64).write(base + (*relocation).addend);
             }
             relocation = relocation.add(1);
+        }
+        relocate_packed(base, packed as *const u64, (packed + packed_bytes) as *const u64);
+    }
+}
+
+/// The same for words that have their addends in place (System V gABI, "Relative Relocation Table"): an even
+/// entry is where one is, an odd one says which of the next 63 are others.
+///
+/// # Safety
+/// As for [`relocate`]; `entry` and `end` are those of that table.
+unsafe fn relocate_packed(base: u64, mut entry: *const u64, end: *const u64) {
+    let mut place = core::ptr::null_mut::<u64>();
+    // SAFETY: as in `relocate`.
+    unsafe {
+        while entry < end {
+            let value = *entry;
+            let mut others = value >> 1;
+            if value & 1 == 0 {
+                place = (base + value) as *mut u64;
+                others = 0;
+                *place += base;
+                place = place.add(1);
+            }
+            let mut other = place;
+            while others != 0 {
+                if others & 1 != 0 {
+                    *other += base;
+                }
+                (other, others) = (other.add(1), others >> 1);
+            }
+            if value & 1 != 0 {
+                place = place.add(63);
+            }
+            entry = entry.add(1);
         }
     }
 }
