@@ -63,6 +63,7 @@ static IPERF3: Service = Service {
         program: "usr/bin/iperf3",
         script: "exec /usr/bin/iperf3 --server\n",
         files: &[],
+        reads: &[],
     },
     port: 5201,
     greeting: b"",

@@ -64,12 +64,17 @@ fn kernel_package(shown: &str) -> Result<String> {
     Ok(package.with_context(|| format!("package {META} depends on no kernel: {depends:?}"))?.into())
 }
 
+/// Has apt look at what its archives have, whatever is installed here, which may be of somewhere else.
+const AS_IN_ARCHIVES: [&str; 2] = ["--option", "Dir::State::status=/dev/null"];
+
 /// Has apt put the files of `packages` into `directory`.
 ///
 /// # Errors
 /// If apt knows no such package or cannot fetch it.
 pub fn download(packages: &[String], directory: &Path) -> Result<()> {
-    run(Command::new("apt-get").args(["download", "--quiet"]).args(packages).current_dir(directory)).map(drop)
+    let mut fetch = Command::new("apt-get");
+    fetch.args(AS_IN_ARCHIVES).args(["download", "--quiet"]).args(packages).current_dir(directory);
+    run(&mut fetch).map(drop)
 }
 
 /// Unpacks every package file in `packages` into `directory`: all of it, or only `members`.
@@ -106,7 +111,7 @@ pub fn with_libraries(roots: &[&str]) -> Result<Vec<String>> {
     let mut all: Vec<String> = roots.iter().map(|&root| root.to_owned()).collect();
     let mut new = all.clone();
     while !new.is_empty() {
-        let shown = run(Command::new("apt-cache").arg("depends").args(&new))?;
+        let shown = run(Command::new("apt-cache").args(AS_IN_ARCHIVES).arg("depends").args(&new))?;
         new = libraries(&shown).filter(|name| !all.contains(name)).collect();
         new.sort();
         new.dedup();
@@ -116,10 +121,11 @@ pub fn with_libraries(roots: &[&str]) -> Result<Vec<String>> {
 }
 
 /// The libraries among the dependencies that `apt-cache depends` printed. Debian's policy (section 8.1) has
-/// their packages be called after them; zlib's is the exception.
+/// their packages be called after them; zlib's is the exception. What node reads is called after it.
 fn libraries(shown: &str) -> impl Iterator<Item = String> {
     let depended = shown.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
-    depended.filter(|name| name.starts_with("lib") || *name == "zlib1g").map(str::to_owned)
+    let is_library = |name: &&str| name.starts_with("lib") || name.starts_with("node-") || *name == "zlib1g";
+    depended.filter(is_library).map(str::to_owned)
 }
 
 /// Runs a command to its end and returns its output; what it said goes into the error.

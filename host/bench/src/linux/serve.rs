@@ -49,6 +49,16 @@ pub struct Server {
     pub script: &'static str,
     /// Further files: path and content.
     pub files: &'static [(&'static str, &'static str)],
+    /// Directories that it reads while it runs, of those that its packages have.
+    pub reads: &'static [&'static str],
+}
+
+impl Server {
+    /// Those of its directories that `tree` has.
+    pub(crate) fn directories(&self, tree: &Path) -> Vec<PathBuf> {
+        let all = self.reads.iter().map(PathBuf::from);
+        all.filter(|directory| tree.join(directory).is_dir()).collect()
+    }
 }
 
 /// The kernel and one unpacked tree with all servers.
@@ -106,10 +116,28 @@ impl Servers {
         for (index, module) in self.modules().enumerate() {
             archive.file(&format!("modules/{index}"), &read(&module)?)?;
         }
+        for directory in server.directories(&self.tree) {
+            self.add_directory(&mut archive, &directory)?;
+        }
         for (path, content) in server.files {
             archive.file(path, content.as_bytes())?;
         }
         save(path, &archive.finish()?)
+    }
+
+    /// Adds a directory with all that is in it.
+    fn add_directory(&self, archive: &mut Archive, directory: &Path) -> Result<()> {
+        let entries = std::fs::read_dir(self.tree.join(directory))?.collect::<std::io::Result<Vec<_>>>()?;
+        for entry in entries {
+            let path = directory.join(entry.file_name());
+            match self.tree.join(&path) {
+                whole if whole.is_dir() => self.add_directory(archive, &path)?,
+                whole if whole.is_file() => archive.file(&path.to_string_lossy(), &read(&whole)?)?,
+                // A link to what another package would have.
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Writes the initramfs of a guest that runs `program`, a file of this computer's, with this computer's

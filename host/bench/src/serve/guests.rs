@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use nom_build::Project;
 use nom_image::manifest::BundleManifest;
 use nom_image::{Command, Packing, Root};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Name of nom in records.
 pub const NOM: &str = "nom";
@@ -139,7 +139,9 @@ impl Provider {
 /// If a file is missing.
 pub(crate) fn unmodified(tree: &Path, service: &Service) -> Result<(Root, Command)> {
     let path = format!("/{}", service.linux.program);
-    let mut root = Root::of_program(tree, &path, &[])?;
+    let reads: Vec<PathBuf> =
+        service.linux.directories(tree).iter().map(|directory| Path::new("/").join(directory)).collect();
+    let mut root = Root::of_program(tree, &path, &reads)?;
     for (path, content) in ACCOUNTS.iter().chain(service.linux.files) {
         root.write(path, content.as_bytes());
     }

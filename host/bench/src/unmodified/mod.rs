@@ -67,9 +67,10 @@ const RATIO: &str = "nom/linux";
 const ONE_CORE: &str = "one-core";
 const TWO_CORES: &str = "two-cores";
 
-const TOOLS: [Tool; 4] = [
+const TOOLS: [Tool; 5] = [
     Tool::new("redis-tools", &["redis-benchmark"]),
     Tool::new("wrk", &["wrk"]),
+    Tool::new("golang-go", &["go"]),
     Tool::new("iproute2", &["ip"]),
     Tool::new("gcc libc6-dev", &["cc"]),
 ];
@@ -118,8 +119,10 @@ pub fn run(options: &Options) -> Result<Outcome> {
 /// Debian's programs, with those of the serve bench, which has them in the same place.
 fn prepare(cache: &Path) -> Result<Servers> {
     let all = service::ALL.iter().chain(&programs::ALL).map(|service| service.linux);
-    let servers: Vec<Server> = all.chain([programs::REDIS_PROGRAM]).collect();
-    Servers::prepare(cache, &servers)
+    let fetched = all.chain([programs::REDIS_PROGRAM]).filter(|server| !server.package.is_empty());
+    let servers = Servers::prepare(cache, &fetched.collect::<Vec<Server>>())?;
+    programs::compile(servers.tree())?;
+    Ok(servers)
 }
 
 /// What is measured so far.

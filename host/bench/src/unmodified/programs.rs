@@ -1,10 +1,13 @@
 //! Debian's programs that both systems run as they are: one file each, with the same arguments and the same
 //! configuration.
 
+use crate::linux::save;
 use crate::linux::serve::Server;
 use crate::serve::guests::LINUX_APPLICATION;
 use crate::serve::service::{self, Service};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+use std::process::Command;
 
 /// memcached by TCP and UDP, with one thread, as its machine has one processor.
 pub const MEMCACHED: Service = Service {
@@ -24,6 +27,7 @@ const REDIS: Service = Service {
         program: "usr/bin/redis-server",
         script: "exec /usr/bin/redis-server /etc/redis.conf\n",
         files: &[("etc/redis.conf", "save \"\"\nappendonly no\nprotected-mode no\ndir /tmp\n")],
+        reads: &[],
     },
     port: 6379,
     greeting: b"PING\r\n",
@@ -31,7 +35,7 @@ const REDIS: Service = Service {
 
 /// What Debian's `redis-server` is a link to, which comes in a package of its own.
 pub const REDIS_PROGRAM: Server =
-    Server { package: "redis-tools", program: "usr/bin/redis-check-rdb", script: "", files: &[] };
+    Server { package: "redis-tools", program: "usr/bin/redis-check-rdb", script: "", files: &[], reads: &[] };
 
 /// nginx with one worker, a static page, and connections that are kept.
 const NGINX: Service = Service {
@@ -58,8 +62,64 @@ const NGINX: Service = Service {
     ..service::HTTP
 };
 
+/// Answers each request of HTTP with a line, by node's own library.
+const NODE: Service = Service {
+    name: "node",
+    application: LINUX_APPLICATION,
+    arguments: &["/srv/hello.js"],
+    linux: Server {
+        package: "nodejs",
+        program: "usr/bin/node",
+        script: "exec /usr/bin/node /srv/hello.js\n",
+        files: &[(
+            "srv/hello.js",
+            "require('http').createServer((_, answer) => answer.end('hello\\n')).listen(80, '0.0.0.0');\n",
+        )],
+        reads: &["usr/share/nodejs"],
+    },
+    port: 80,
+    greeting: b"GET / HTTP/1.0\r\n\r\n",
+};
+
+/// The same by Go's: a static program, which is compiled here.
+const GO: Service = Service {
+    name: "go",
+    application: LINUX_APPLICATION,
+    arguments: &[],
+    linux: Server {
+        package: "",
+        program: "usr/local/bin/hello",
+        script: "exec /usr/local/bin/hello\n",
+        files: &[],
+        reads: &[],
+    },
+    ..NODE
+};
+const GO_SOURCE: &str = "package main\n\nimport (\n\t\"io\"\n\t\"net/http\"\n)\n\nfunc main() {\n\t\
+    http.HandleFunc(\"/\", func(answer http.ResponseWriter, _ *http.Request) {\n\t\t\
+    io.WriteString(answer, \"hello\\n\")\n\t})\n\tpanic(http.ListenAndServe(\":80\", nil))\n}\n";
+
 /// All of them.
-pub const ALL: [&Service; 3] = [&MEMCACHED, &REDIS, &NGINX];
+pub const ALL: [&Service; 5] = [&MEMCACHED, &REDIS, &NGINX, &NODE, &GO];
+
+/// Compiles what no package has to where packages are unpacked.
+///
+/// # Errors
+/// If Go's compiler is missing, or complains.
+pub fn compile(tree: &Path) -> Result<()> {
+    let program = tree.join(GO.linux.program);
+    if program.is_file() {
+        return Ok(());
+    }
+    let directory = tempfile::tempdir()?;
+    let source = directory.path().join("main.go");
+    save(&source, GO_SOURCE.as_bytes())?;
+    let mut compiler = Command::new("go");
+    compiler.args(["build", "-trimpath", "-o"]).args([&program, &source]).env("CGO_ENABLED", "0");
+    let output = compiler.output().context("cannot run go")?;
+    ensure!(output.status.success(), "go cannot compile: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
 /// What is measured beside them: [`super::primitives`].
 pub const PRIMITIVES: &str = "primitives";
 
@@ -97,6 +157,6 @@ mod tests {
         let (services, primitives) = named(&["redis".into()]).unwrap();
         assert!(services.len() == 1 && services[0].port == 6379 && !primitives);
         let error = named(&["apache".into()]).unwrap_err().to_string();
-        assert_eq!(error, "no program `apache`: there are memcached, redis, nginx, primitives");
+        assert_eq!(error, "no program `apache`: there are memcached, redis, nginx, node, go, primitives");
     }
 }
