@@ -56,6 +56,8 @@ const MEMORY_BYTES: u64 = 512 << 20;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// For how long a program is loaded before anything counts, so that code is translated and caches are warm.
 const WARM_UP: Duration = Duration::from_millis(500);
+/// The same of a program that compiles itself meanwhile, the oftener something was called the better.
+const WARM_UP_OF_COMPILER: Duration = Duration::from_secs(15);
 /// How long nobody asks anything before idleness is measured, and while it is.
 const CALM: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(2);
@@ -252,7 +254,9 @@ impl Bench {
     /// Requests a second before anything counts.
     fn warm_up(&mut self, provider: &Provider, scenario: &Scenario, running: &Running) -> Result<f64> {
         self.say(&format!("{} {}: {}", provider.system, provider.service.name, scenario.name));
-        Ok(scenario.run(running, WARM_UP, None).context(scenario.name)?.throughput)
+        let compiles = provider.service.name == programs::NODE.name;
+        let duration = if compiles { WARM_UP_OF_COMPILER } else { WARM_UP };
+        Ok(scenario.run(running, duration, None).context(scenario.name)?.throughput)
     }
 
     /// Runs the program that times primitives on each system, or has QEMU count their instructions.

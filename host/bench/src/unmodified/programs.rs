@@ -63,7 +63,7 @@ const NGINX: Service = Service {
 };
 
 /// Answers each request of HTTP with a line, by node's own library.
-const NODE: Service = Service {
+pub const NODE: Service = Service {
     name: "node",
     application: LINUX_APPLICATION,
     arguments: &["/srv/hello.js"],
