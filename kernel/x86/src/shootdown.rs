@@ -10,7 +10,7 @@
 use crate::apic;
 use crate::area::CoreArea;
 use crate::cpu;
-use crate::mapping;
+use crate::{mapping, smp};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use nom_abi::layout::CORES_MAX;
 use nom_kernel_pure::ids::CoreId;
@@ -69,13 +69,13 @@ fn answer_now(has_halted: bool) {
 /// Makes every core that has `root` loaded forget its translations, and if `leave`, load the kernel's root
 /// instead. The caller holds the kernel's lock.
 pub fn ask(root: PhysAddr, leave: bool) {
-    let me = CoreArea::core();
+    let (me, cores) = (CoreArea::core(), CoreId::first(smp::CORES_STARTED.load(SeqCst) as usize));
     let has_loaded = |core: &CoreId| LOADED[core.index()].load(SeqCst) == root.word();
-    let others = CoreId::first(CORES_MAX).filter(|core| *core != me && has_loaded(core));
+    let others = cores.clone().filter(|core| *core != me && has_loaded(core));
     let mask = others.fold(0, |mask, core| mask | core.bit());
     LEAVE.store(leave, Relaxed);
     WAITING.store(mask, Release);
-    CoreId::first(CORES_MAX).filter(|core| mask & core.bit() != 0).for_each(|core| apic::kick(apic_id(core)));
+    cores.filter(|core| mask & core.bit() != 0).for_each(|core| apic::kick(apic_id(core)));
     if has_loaded(&me) {
         if leave {
             load(mapping::kernel_root());

@@ -21,11 +21,11 @@ use nom_abi::syscall::arguments::{SpaceCreate, SpaceEnd};
 
 /// Whether an entry of a root table is for what each space has for itself.
 fn is_own(entry: &usize) -> bool {
-    [OWN_LOW, OWN_HIGH].into_iter().any(|part| entries(part).contains(entry))
+    [const { entries(OWN_LOW) }, const { entries(OWN_HIGH) }].iter().any(|part| part.contains(entry))
 }
 
 /// The entries of a root table behind which a range lies.
-fn entries(range: Range<u64>) -> RangeInclusive<usize> {
+const fn entries(range: Range<u64>) -> RangeInclusive<usize> {
     index(range.start, ROOT_LEVEL)..=index(range.end - 1, ROOT_LEVEL)
 }
 
