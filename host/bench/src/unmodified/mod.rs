@@ -8,6 +8,7 @@ mod loads;
 mod primitives;
 pub(crate) mod programs;
 mod redis;
+mod resident;
 mod summary;
 
 use crate::Outcome;
@@ -204,6 +205,8 @@ impl Bench {
         let used = Processors::now(running.process_id())?.since(before);
         let share = (used.guest + used.monitor).as_secs_f64() / start.elapsed().as_secs_f64();
         self.push(provider, START, "idle_processor_share", Unit::Ratio, share);
+        let touched = resident::guest_memory(running.process_id(), MEMORY_BYTES)?;
+        self.push(provider, START, "memory_touched", Unit::Bytes, touched as f64);
         Ok(())
     }
 
