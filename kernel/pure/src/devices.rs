@@ -336,7 +336,7 @@ impl<M: Machine> Kernel<'_, M> {
         let Some(range) = self.devices.holdings[index].ranges.pop() else { return };
         let Ok(space) = self.applications[app].space() else { return };
         visit(&mut self.machine, space, range, |machine, entry| machine.write(entry, Entry::EMPTY.0));
-        self.for_spaces_in_use(app, M::flush_space);
+        self.for_spaces_in_use(app, |machine, root| machine.flush_space(root, 0, u64::MAX));
     }
 
     pub(crate) fn device_map(&mut self, caller: Caller<'_>, asked: DeviceMap) -> Result<Reply> {

@@ -95,8 +95,9 @@ pub trait Machine: Hardware {
     fn set_timer(&mut self, deadline_ns: u64);
     /// Loads the address space with its root table at `root` on this core, or the kernel's own.
     fn load_space(&mut self, root: Option<PhysAddr>);
-    /// Makes every core forget what it knows of an address space; returns when all have.
-    fn flush_space(&mut self, root: PhysAddr);
+    /// Makes every core forget what it knows of `length` bytes from `address` on in an address space; returns
+    /// when all have.
+    fn flush_space(&mut self, root: PhysAddr, address: u64, length: u64);
     /// Makes every core leave an address space; returns when all have.
     fn leave_space(&mut self, root: PhysAddr);
     /// Makes a frame the state of a computation that has not begun.

@@ -259,7 +259,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
         let protection = self.protection(app, protection)?;
         let space = self.space_of(core, app)?;
         space.protect(&mut self.machine, Bounds::APPLICATION.bytes(address, length)?, protection)?;
-        self.for_spaces_in_use(app, M::flush_space);
+        self.for_spaces_in_use(app, |machine, root| machine.flush_space(root, address, length));
         Ok(Reply::DONE)
     }
 
@@ -273,7 +273,7 @@ impl<'m, M: Machine + 'm> Kernel<'m, M> {
             }
         })?;
         self.share(app, space, address, length);
-        self.for_spaces_in_use(app, M::flush_space);
+        self.for_spaces_in_use(app, |machine, root| machine.flush_space(root, address, length));
         self.publish_memory(app);
         Ok(Reply::DONE)
     }

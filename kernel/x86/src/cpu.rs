@@ -119,6 +119,12 @@ pub unsafe fn set_cr3(root: PhysAddr) {
     unsafe { asm!("mov cr3, {}", in(reg) root.word(), options(nostack, preserves_flags)) };
 }
 
+/// Forgets the translations of the page at `address`, and all that is known of page tables.
+pub fn invlpg(address: u64) {
+    // SAFETY: whatever is forgotten is found again.
+    unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) };
+}
+
 pub fn cr4_set(bits: u64) {
     // SAFETY: only bits of `cr4`, each after its CPUID check: they restrict what the processor allows or
     // enable state that `vector_state` manages.

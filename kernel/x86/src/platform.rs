@@ -67,15 +67,12 @@ impl Machine for Platform {
         shootdown::load(root.unwrap_or(mapping::kernel_root()));
     }
 
-    fn flush_space(&mut self, root: PhysAddr) {
-        shootdown::ask(root, false);
-    }
-
     fn leave_space(&mut self, root: PhysAddr) {
-        shootdown::ask(root, true);
+        shootdown::ask(root, 0, 0);
     }
 
     delegate! {
+        flush_space(root: PhysAddr, address: u64, length: u64) shootdown::ask;
         reset_state(frame: Frame) vector_state::reset;
         save_state(frame: Frame) vector_state::save;
         load_state(frame: Frame) vector_state::load;

@@ -11,8 +11,8 @@ use crate::apic;
 use crate::area::CoreArea;
 use crate::cpu;
 use crate::{mapping, smp};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use nom_abi::layout::CORES_MAX;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use nom_abi::{layout::CORES_MAX, memory::FRAME_BYTES};
 use nom_kernel_pure::ids::CoreId;
 use nom_kernel_pure::machine::PhysAddr;
 
@@ -21,8 +21,9 @@ static LOADED: [AtomicU64; CORES_MAX] = [const { AtomicU64::new(0) }; CORES_MAX]
 static APIC_ID: [AtomicU32; CORES_MAX] = [const { AtomicU32::new(0) }; CORES_MAX];
 /// Cores that have not answered yet.
 static WAITING: AtomicU64 = AtomicU64::new(0);
-/// Whether they shall leave the address space altogether.
-static LEAVE: AtomicBool = AtomicBool::new(false);
+/// The first page that they shall forget, and how many; if that is none, they leave the address space.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+static PAGES: AtomicU64 = AtomicU64::new(0);
 
 /// Notes which APIC this core is.
 pub fn register(core: CoreId) {
@@ -36,8 +37,7 @@ pub fn apic_id(core: CoreId) -> u32 {
 
 /// Loads an address space on this core, if it is not loaded.
 pub fn load(root: PhysAddr) {
-    let core = CoreArea::core();
-    if LOADED[core.index()].swap(root.word(), SeqCst) != root.word() {
+    if LOADED[CoreArea::core().index()].swap(root.word(), SeqCst) != root.word() {
         // SAFETY: roots come from `Space::new`, which copies the kernel's half, or are the kernel's own.
         unsafe { cpu::set_cr3(root) };
     }
@@ -53,36 +53,37 @@ pub fn answer(has_halted: bool) {
 
 #[cold]
 fn answer_now(has_halted: bool) {
-    let core = CoreArea::core();
-    if WAITING.load(Acquire) & core.bit() == 0 {
-        return;
+    let bit = CoreArea::core().bit();
+    if WAITING.load(Acquire) & bit != 0 {
+        comply(if has_halted { 0 } else { PAGES.load(Relaxed) });
+        WAITING.fetch_and(!bit, AcqRel);
     }
-    if has_halted || LEAVE.load(Relaxed) {
-        load(mapping::kernel_root());
-    } else {
-        // SAFETY: reloads what is loaded.
-        unsafe { cpu::set_cr3(cpu::cr3()) };
-    }
-    WAITING.fetch_and(!core.bit(), AcqRel);
 }
 
-/// Makes every core that has `root` loaded forget its translations, and if `leave`, load the kernel's root
-/// instead. The caller holds the kernel's lock.
-pub fn ask(root: PhysAddr, leave: bool) {
+/// Forgets so many pages, or leaves the address space. Few are forgotten one by one, as on Linux
+/// (`tlb_single_page_flush_ceiling`): what is still known then is worth more than that costs.
+fn comply(pages: u64) {
+    match pages {
+        0 => load(mapping::kernel_root()),
+        1..=33 => (0..pages).for_each(|page| cpu::invlpg(FIRST.load(Relaxed) + page * FRAME_BYTES)),
+        // SAFETY: reloads what is loaded.
+        _ => unsafe { cpu::set_cr3(cpu::cr3()) },
+    }
+}
+
+/// Makes every core that has `root` loaded forget its translations of `length` bytes from `address` on, or,
+/// if that is none, load the kernel's root instead. The caller holds the kernel's lock.
+pub fn ask(root: PhysAddr, address: u64, length: u64) {
     let (me, cores) = (CoreArea::core(), CoreId::first(smp::CORES_STARTED.load(SeqCst) as usize));
     let has_loaded = |core: &CoreId| LOADED[core.index()].load(SeqCst) == root.word();
     let others = cores.clone().filter(|core| *core != me && has_loaded(core));
     let mask = others.fold(0, |mask, core| mask | core.bit());
-    LEAVE.store(leave, Relaxed);
+    FIRST.store(address, Relaxed);
+    PAGES.store(length.div_ceil(FRAME_BYTES), Relaxed);
     WAITING.store(mask, Release);
     cores.filter(|core| mask & core.bit() != 0).for_each(|core| apic::kick(apic_id(core)));
     if has_loaded(&me) {
-        if leave {
-            load(mapping::kernel_root());
-        } else {
-            // SAFETY: reloads what is loaded.
-            unsafe { cpu::set_cr3(root) };
-        }
+        comply(PAGES.load(Relaxed));
     }
     while WAITING.load(Acquire) != 0 {
         core::hint::spin_loop();

@@ -69,7 +69,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Does something with the root of each space that an application is in on any core: no processor knows
     /// anything of the others.
-    pub(crate) fn for_spaces_in_use(&mut self, app: AppId, act: fn(&mut M, PhysAddr)) {
+    pub(crate) fn for_spaces_in_use(&mut self, app: AppId, act: impl Fn(&mut M, PhysAddr)) {
         for core in self.all_cores() {
             let Ok(space) = self.space_of(core, app) else { continue };
             let mut before = self.all_cores().take_while(|it| *it != core);

@@ -158,8 +158,9 @@ impl Machine for FakeMachine {
     fn load_space(&mut self, root: Option<PhysAddr>) {
         self.processor().load(root);
     }
-    fn flush_space(&mut self, root: PhysAddr) {
-        self.processors.iter_mut().filter(|it| it.root == Some(root)).for_each(Processor::forget);
+    fn flush_space(&mut self, root: PhysAddr, address: u64, length: u64) {
+        let concerned = self.processors.iter_mut().filter(|it| it.root == Some(root));
+        concerned.for_each(|it| it.forget_pages(address, length));
     }
     fn leave_space(&mut self, root: PhysAddr) {
         self.processors.iter_mut().filter(|it| it.root == Some(root)).for_each(|it| it.load(None));

@@ -117,6 +117,18 @@ fn every_core_forgets_what_is_unmapped_or_protected() {
 }
 
 #[test]
+fn every_core_forgets_all_pages_that_are_unmapped_at_once() {
+    let mut world = on_two_cores();
+    let pages = [PAGE, PAGE + 4096, PAGE + 8192];
+    pages.iter().for_each(|page| drop(map(&mut world, 0, *page)));
+    let touched =
+        |world: &mut World| [0, 1].map(|core| pages.map(|page| world.touch(core, page, false).is_some()));
+    assert_eq!(touched(&mut world), [[true; 3]; 2]);
+    world.call(1, Syscall::MemoryUnmap, &[PAGE, 8192]).unwrap().unwrap();
+    assert_eq!(touched(&mut world), [[false, false, true]; 2]);
+}
+
+#[test]
 fn every_core_leaves_an_application_that_ends() {
     let mut world = on_two_cores();
     assert!(world.kernel.machine.processors.iter().all(|processor| processor.root.is_some()));

@@ -40,6 +40,11 @@ impl Processor {
         self.known.clear();
     }
 
+    /// Forgets translations of so many bytes, and no other.
+    pub fn forget_pages(&mut self, address: u64, length: u64) {
+        self.known.retain(|page, _| page.wrapping_sub(address) >= length);
+    }
+
     /// The physical address that ring 3 reaches at `address`, if it does.
     pub fn touch(&mut self, memory: &FakeMemory, address: u64, write: bool) -> Option<u64> {
         let page = address & !0xfff;
