@@ -22,6 +22,13 @@ pub fn agent() -> Agent {
     AGENT.clone()
 }
 
+/// One that keeps none: who is refused is hung up on, as the rest of what he sends is not read, and whether
+/// that is seen before the next request is chance.
+fn agent_for_one() -> Agent {
+    let config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+    config.max_idle_connections(0).build().into()
+}
+
 /// Status and JSON body of an answer.
 pub fn answer(response: Result<Response<Body>, ureq::Error>) -> (u16, Value) {
     let mut response = response.expect("an answer");
@@ -46,7 +53,8 @@ pub fn delete_as(key: &str, url: &str) -> (u16, Value) {
 
 /// POST of JSON, with a token if there is one.
 pub fn post(url: &str, token: Option<&str>, body: &Value) -> (u16, Value) {
-    let request = agent().post(url).header("Content-Type", "application/json");
+    let agent = if token.is_some() { agent() } else { agent_for_one() };
+    let request = agent.post(url).header("Content-Type", "application/json");
     let request = match token {
         Some(token) => request.header("Authorization", format!("Bearer {token}")),
         None => request,
