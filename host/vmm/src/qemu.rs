@@ -39,8 +39,7 @@ impl Vmm for Qemu {
         // QEMU talks on the streams it starts with, which end when it does: standard input is a socket for
         // the control channel, standard output the serial line.
         let (ours, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
-        let [setpriv, option, kill] = BOUND_TO_THIS;
-        let mut child = program(config, &[setpriv, option, kill])
+        let mut child = program(config, &BOUND_TO_THIS)
             .args(firmware::arguments(config.kind))
             .args(command::arguments(config, Streams::Attached))
             .current_dir(directory)

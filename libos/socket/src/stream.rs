@@ -343,14 +343,22 @@ impl<N: Observed> Sockets<N> {
         Ok(())
     }
 
+    /// Has the stack do something with a stream's flow.
+    fn with_flow<T>(
+        &mut self,
+        id: SocketId,
+        act: impl FnOnce(&mut Stack<N>, FlowId) -> T,
+    ) -> Result<T, Error> {
+        let flow = self.table.stream(id)?.flow;
+        Ok(act(&mut self.stack, flow))
+    }
+
     /// When segments of a stream go that are not full, from now on (TCP_NODELAY, TCP_CORK).
     ///
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`].
     pub fn set_small_segments(&mut self, id: SocketId, when: SmallSegments) -> Result<(), Error> {
-        let flow = self.table.stream(id)?.flow;
-        self.stack.set_small_segments(flow, when);
-        Ok(())
+        self.with_flow(id, |stack, flow| stack.set_small_segments(flow, when))
     }
 
     /// Has no segment of a stream be longer than `most` bytes, options included (TCP_MAXSEG).
@@ -358,9 +366,7 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`].
     pub fn limit_segments(&mut self, id: SocketId, most: u32) -> Result<(), Error> {
-        let flow = self.table.stream(id)?.flow;
-        self.stack.limit_segments(flow, most);
-        Ok(())
+        self.with_flow(id, |stack, flow| stack.limit_segments(flow, most))
     }
 
     /// Has what a stream has to send go, though it fills no segment.
@@ -368,9 +374,7 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`].
     pub fn push(&mut self, id: SocketId) -> Result<(), Error> {
-        let flow = self.table.stream(id)?.flow;
-        self.stack.push(flow);
-        Ok(())
+        self.with_flow(id, Stack::push)
     }
 
     /// How long a stream waits for a peer that says nothing, from now on.
@@ -378,9 +382,7 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`].
     pub fn set_peer_timeouts(&mut self, id: SocketId, timeouts: PeerTimeouts) -> Result<(), Error> {
-        let flow = self.table.stream(id)?.flow;
-        self.stack.set_peer_timeouts(flow, timeouts);
-        Ok(())
+        self.with_flow(id, |stack, flow| stack.set_peer_timeouts(flow, timeouts))
     }
 
     /// How packets of a stream are to be treated from now on.
@@ -388,9 +390,7 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`].
     pub fn set_marks(&mut self, id: SocketId, marks: Marks) -> Result<(), Error> {
-        let flow = self.table.stream(id)?.flow;
-        self.stack.set_marks(flow, marks);
-        Ok(())
+        self.with_flow(id, |stack, flow| stack.set_marks(flow, marks))
     }
 
     /// The peer of a stream.
@@ -406,8 +406,8 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`]; [`Error::NotConnected`] once the connection is gone.
     pub fn local(&mut self, id: SocketId) -> Result<SocketAddr, Error> {
-        let flow = self.table.stream(id)?.flow;
-        self.stack.addresses(flow).map(|addresses| addresses.local).ok_or(Error::NotConnected)
+        let local = self.with_flow(id, |stack, flow| stack.addresses(flow).map(|addresses| addresses.local));
+        local?.ok_or(Error::NotConnected)
     }
 
     /// What the stack knows of a stream's connection.
@@ -415,8 +415,7 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`]; [`Error::NotConnected`] once the connection is gone.
     pub fn information(&mut self, id: SocketId) -> Result<FlowInformation, Error> {
-        let flow = self.table.stream(id)?.flow;
-        self.stack.information(flow).ok_or(Error::NotConnected)
+        self.with_flow(id, |stack, flow| stack.information(flow))?.ok_or(Error::NotConnected)
     }
 
     /// Why a stream failed, if that was not told yet (SO_ERROR).

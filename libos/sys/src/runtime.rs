@@ -110,21 +110,14 @@ unsafe fn relocate_packed(base: u64, mut entry: *const u64, end: *const u64) {
     unsafe {
         while entry < end {
             let value = *entry;
-            let mut others = value >> 1;
             if value & 1 == 0 {
                 place = (base + value) as *mut u64;
-                others = 0;
                 *place += base;
                 place = place.add(1);
-            }
-            let mut other = place;
-            while others != 0 {
-                if others & 1 != 0 {
-                    *other += base;
+            } else {
+                for word in (0..63).filter(|word| value >> (word + 1) & 1 != 0) {
+                    *place.add(word) += base;
                 }
-                (other, others) = (other.add(1), others >> 1);
-            }
-            if value & 1 != 0 {
                 place = place.add(63);
             }
             entry = entry.add(1);

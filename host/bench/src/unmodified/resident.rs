@@ -1,6 +1,7 @@
 //! How much of its memory a guest has touched.
 
 use anyhow::{Context, Result};
+use nom_vmm::meminfo;
 use std::path::Path;
 
 /// Bytes of a machine's memory, of `memory_bytes`, that its QEMU has of this computer: what the guest has
@@ -17,12 +18,9 @@ pub fn guest_memory(process: u32, memory_bytes: u64) -> Result<u64> {
 
 /// The resident bytes of the first mapping of that size (proc(5), `smaps`).
 fn resident(maps: &str, size_bytes: u64) -> Option<u64> {
-    let kilobytes = |line: &str, name: &str| -> Option<u64> {
-        line.strip_prefix(name)?.strip_suffix("kB")?.trim().parse().ok()
-    };
-    let mut lines = maps.lines();
-    lines.find(|line| kilobytes(line, "Size:") == Some(size_bytes >> 10))?;
-    lines.find_map(|line| kilobytes(line, "Rss:")).map(|kilobytes| kilobytes << 10)
+    let has_size = |map: &&str| map.split_whitespace().next() == Some(&(size_bytes >> 10).to_string());
+    let map = maps.split("\nSize:").skip(1).find(has_size)?;
+    meminfo::value(map, "Rss").map(|kib| kib << 10)
 }
 
 #[cfg(test)]

@@ -93,10 +93,11 @@ impl Identities {
         Identities { real: number, effective: number, saved: number }
     }
 
-    /// Whether who has these may send a process that has those a signal, as one of the same user (kill(2)).
+    /// Whether who has these may send a process that has those a signal: as root, or one of the same user
+    /// (kill(2)).
     pub fn may_signal(self, to: Identities) -> bool {
         let is_same = |user: u32| user == to.real || user == to.saved;
-        is_same(self.effective) || is_same(self.real)
+        self.effective == 0 || is_same(self.effective) || is_same(self.real)
     }
 
     fn has(self, number: u32) -> bool {

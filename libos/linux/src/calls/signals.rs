@@ -226,9 +226,7 @@ fn kill(call: &Call<'_>) -> Result<u64, Errno> {
 fn may_signal(call: &Call<'_>, process: &Process, signal: Option<Signal>) -> bool {
     let own = call.process();
     let (by, to) = (own.view.borrow().users(), process.view.borrow().users());
-    by.effective == 0
-        || by.may_signal(to)
-        || signal == Some(Signal::CONT) && process.session.get() == own.session.get()
+    by.may_signal(to) || signal == Some(Signal::CONT) && process.session.get() == own.session.get()
 }
 
 /// What the caller wants a signal to say of itself. Errors: EINVAL; EPERM if it says that the kernel, or a

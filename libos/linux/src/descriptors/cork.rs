@@ -18,11 +18,6 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// Nothing yet, that goes there as `what` says.
-    pub fn new(what: &Outgoing<'_>, to: SocketAddr) -> Begun {
-        Begun { bytes: Vec::new(), to, marks: what.marks, segment: what.segment }
-    }
-
     /// All of it, as one call would have sent it.
     pub fn outgoing(&self) -> Outgoing<'_> {
         Outgoing { marks: self.marks, segment: self.segment, ..Outgoing::plain(&self.bytes) }
@@ -43,18 +38,21 @@ impl Cork {
         self.begun.borrow().is_some()
     }
 
-    /// Adds bytes to what was begun, which is `first` if nothing was.
+    /// Begins with nothing yet, which goes there as `what` says.
+    pub fn begin(&self, what: &Outgoing<'_>, to: SocketAddr) {
+        let begun = Begun { bytes: Vec::new(), to, marks: what.marks, segment: what.segment };
+        self.begun.replace(Some(begun));
+    }
+
+    /// Adds bytes to what was begun.
     ///
     /// # Errors
     /// `EMSGSIZE` if that is more than `most`: then nothing is left of it.
-    pub fn add(&self, first: impl FnOnce() -> Begun, bytes: &[u8], most: usize) -> Result<(), Errno> {
-        let mut begun = self.begun.borrow_mut();
-        let whole = begun.get_or_insert_with(first);
-        if whole.bytes.len() + bytes.len() > most {
-            *begun = None;
-            return Err(Errno::EMSGSIZE);
-        }
+    pub fn add(&self, bytes: &[u8], most: usize) -> Result<(), Errno> {
+        let whole = self.take().filter(|whole| whole.bytes.len() + bytes.len() <= most);
+        let mut whole = whole.ok_or(Errno::EMSGSIZE)?;
         whole.bytes.extend_from_slice(bytes);
+        self.begun.replace(Some(whole));
         Ok(())
     }
 

@@ -213,6 +213,7 @@ impl<N: Observed + 'static> Inet<N> {
         accepted.state.set(State::Stream(id, peer));
         accepted.is_open.set(true);
         accepted.options.inherit(&self.options);
+        accepted.limit_segments();
         accepted.tell_options();
         accepted
     }
@@ -220,7 +221,6 @@ impl<N: Observed + 'static> Inet<N> {
     /// Tells the stack of a new connection what the program has said of it.
     fn tell_options(&self) {
         self.tell_small_segments();
-        self.limit_segments();
         self.mark_packets();
         self.tell_peer_timeouts();
     }
@@ -235,39 +235,36 @@ impl<N: Observed + 'static> Inet<N> {
 
     /// Has small segments of a connection go when the program says.
     fn tell_small_segments(&self) {
-        if let State::Stream(id, _) = self.state.get() {
+        self.tell_stack(|sockets, id, _| {
             let when = match self.is_begun.get() {
                 true => SmallSegments::Held,
                 false => self.options.small_segments(),
             };
-            // One that has ended has nothing to delay.
-            let _ = self.with(|sockets| sockets.set_small_segments(id, when));
-        }
+            sockets.set_small_segments(id, when)
+        });
     }
 
     /// Has no segment be longer than the program says.
     fn limit_segments(&self) {
         let Some(most) = self.options.segments_max() else { return };
         self.segment_within.set(tcp_info::payload_of(most).min(MSS_WITHIN));
-        if let State::Stream(id, _) = self.state.get() {
-            // One that has ended sends none.
-            let _ = self.with(|sockets| sockets.limit_segments(id, most));
-        }
+        self.tell_stack(|sockets, id, _| sockets.limit_segments(id, most));
     }
 
     /// Has a connection wait for a peer that says nothing for as long as the program says.
     fn tell_peer_timeouts(&self) {
-        if let State::Stream(id, _) = self.state.get() {
-            // One that has ended waits for nobody.
-            let _ = self.with(|sockets| sockets.set_peer_timeouts(id, self.options.peer_timeouts()));
-        }
+        self.tell_stack(|sockets, id, _| sockets.set_peer_timeouts(id, self.options.peer_timeouts()));
     }
 
     /// Has packets of a connection be treated as the program says.
     fn mark_packets(&self) {
+        self.tell_stack(|sockets, id, peer| sockets.set_marks(id, self.options.marks(peer.ip())));
+    }
+
+    /// Tells the stack something of a connection, if this is one. One that has ended has no use for it.
+    fn tell_stack(&self, tell: impl FnOnce(&mut Sockets<N>, SocketId, SocketAddr) -> Result<(), Error>) {
         if let State::Stream(id, peer) = self.state.get() {
-            // One that has ended sends none.
-            let _ = self.with(|sockets| sockets.set_marks(id, self.options.marks(peer.ip())));
+            let _ = self.with(|sockets| tell(sockets, id, peer));
         }
     }
 
@@ -645,11 +642,9 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         if let (TCP, abi::TCP_NODELAY | abi::TCP_CORK) = (level, name) {
             self.tell_small_segments();
         }
-        if let (State::Stream(id, _), TCP, abi::TCP_NODELAY, true) =
-            (self.state.get(), level, name, value != 0)
-        {
+        if (level, name) == (TCP, abi::TCP_NODELAY) && value != 0 {
             // What waits goes, however the socket is corked.
-            let _ = self.with(|sockets| sockets.push(id));
+            self.tell_stack(|sockets, id, _| sockets.push(id));
         }
         if let (IP, abi::IP_TTL | abi::IP_TOS) | (IPV6, abi::IPV6_UNICAST_HOPS | abi::IPV6_TCLASS) =
             (level, name)

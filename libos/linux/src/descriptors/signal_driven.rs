@@ -78,6 +78,12 @@ pub(crate) struct SignalDriven {
 }
 
 impl SignalDriven {
+    /// Somebody with the rights of `by` says who is told.
+    pub fn own(&self, owner: SignalOwner, by: Identities) {
+        self.owner.set(owner);
+        self.by.set(by);
+    }
+
     /// Tells nobody any more.
     pub fn stop(&self) {
         self.setting.update(|setting| setting + 1);
@@ -144,10 +150,7 @@ impl SignalDriven {
 
     fn send(&self, family: &ProcessFamily, info: Option<Info>) {
         let Some(info) = info else { return };
-        let may = |process: &Process| {
-            let (by, to) = (self.by.get(), process.view.borrow().users());
-            by.effective == 0 || by.may_signal(to)
-        };
+        let may = |process: &Process| self.by.get().may_signal(process.view.borrow().users());
         match self.owner.get() {
             SignalOwner::Nobody => {}
             SignalOwner::Thread(id) => {

@@ -2,7 +2,7 @@
 //! packet is made.
 
 use super::bound::{AddressFamilies, BoundAddress, BoundAddresses, WantedAddress};
-use super::cork::{Begun, Cork};
+use super::cork::Cork;
 use super::errors::{ErrorQueue, option_for};
 use super::inet::{any, check_own, errno, is_within, reached};
 use super::interfaces::NETWORK_MTU;
@@ -313,9 +313,10 @@ impl<N: Observed + 'static> Udp<N> {
 
     /// Adds to what was begun, or begins with it; sends all of it unless more is to come.
     fn send_part(&self, what: &Outgoing<'_>, more_comes: bool) -> Result<usize, Errno> {
-        let to = if self.cork.has_begun() { None } else { Some(self.admit(what)?) };
-        let first = || Begun::new(what, to.expect("it was asked for what has not begun"));
-        self.cork.add(first, what.bytes, PAYLOAD_MAX)?;
+        if !self.cork.has_begun() {
+            self.cork.begin(what, self.admit(what)?);
+        }
+        self.cork.add(what.bytes, PAYLOAD_MAX)?;
         if !more_comes {
             self.send_begun()?;
         }

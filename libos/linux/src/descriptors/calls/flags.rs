@@ -159,10 +159,7 @@ fn control(call: &Call<'_>) -> Result<u64, Errno> {
         abi::F_GETFL => Ok(description.flags.get().into()),
         abi::F_SETFL => {
             let kept = description.flags.get() & !CHANGEABLE;
-            let before = description.flags.replace(kept | argument as u32 & CHANGEABLE);
-            if (before ^ argument as u32) & abi::FASYNC != 0 && tells(&description) {
-                owners::driven_changed(call, &description);
-            }
+            set_flags(call, &description, kept | argument as u32 & CHANGEABLE);
             Ok(0)
         }
         command if super::locks::is_command(command) => super::locks::record(call, &description, command),
@@ -247,10 +244,16 @@ fn drive(call: &Call<'_>, description: &Rc<Description>, at: u64) -> Result<u64,
         // Who does not tell has nothing to leave off.
         return if is_on { Err(Errno::ENOTTY) } else { Ok(0) };
     }
-    if description.flags.replace(flags) != flags {
+    set_flags(call, description, flags);
+    Ok(0)
+}
+
+/// A description has these flags from now on; its owner hears of what that changes for him.
+fn set_flags(call: &Call<'_>, description: &Rc<Description>, flags: u32) {
+    let before = description.flags.replace(flags);
+    if (before ^ flags) & abi::FASYNC != 0 && tells(description) {
         owners::driven_changed(call, description);
     }
-    Ok(0)
 }
 
 /// Has what was written be on the disk: what lies in memory is nowhere else.

@@ -85,8 +85,7 @@ pub(super) fn driven_changed(call: &Call<'_>, description: &Rc<Description>) {
     driven.descriptor.set(call.int(0));
     // As on Linux, a terminal tells who first wants it to if nobody was named.
     if description.is_terminal && driven.owner.get() == SignalOwner::Nobody {
-        driven.owner.set(SignalOwner::Process(call.process().id));
-        driven.by.set(call.process().view.borrow().users());
+        driven.own(SignalOwner::Process(call.process().id), call.process().view.borrow().users());
     }
     driven.begin(call.family(), description);
 }
@@ -106,8 +105,7 @@ fn own(call: &Call<'_>, description: &Rc<Description>, owner: SignalOwner) -> Re
         return Err(Errno::ESRCH);
     }
     let driven = description.signal_driven();
-    driven.owner.set(owner);
-    driven.by.set(call.process().view.borrow().users());
+    driven.own(owner, call.process().view.borrow().users());
     driven.begin(call.family(), description);
     Ok(0)
 }
