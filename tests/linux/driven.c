@@ -104,6 +104,8 @@ static void owners(void) {
 	say("as a number", fcntl(ends[0], F_GETOWN) == -getpgrp());
 	owner = (struct f_owner_ex){7, getpid()};
 	say("a bad kind", fcntl(ends[0], F_SETOWN_EX, &owner));
+	owner.pid = 0;
+	say("of nobody", fcntl(ends[0], F_SETOWN_EX, &owner));
 	int own = getpid();
 	say("by ioctl", ioctl(ends[0], SIOCSPGRP, &own));
 	say("told", ioctl(ends[0], SIOCGPGRP, &told)), say("we", told == own);

@@ -193,7 +193,7 @@ fn what_is_corked_goes_when_linux_sends_it() {
 /// Signals that tell that a descriptor is ready.
 #[test]
 fn whoever_owns_a_descriptor_is_told_by_signals_as_on_linux() {
-    compare("driven", 122);
+    compare("driven", 123);
 }
 
 /// What is told by queues of errors: datagrams that nobody takes, and sends without a copy.

@@ -31,7 +31,7 @@ pub(super) fn answer(call: &Call<'_>, description: &Rc<Description>, command: u3
         abi::F_SETOWN_EX => {
             let [kind, id]: [u32; 2] = call.memory().read_value(argument)?;
             let owner = match kind {
-                _ if id == 0 => SignalOwner::Nobody,
+                abi::F_OWNER_TID..=abi::F_OWNER_PGRP if id == 0 => SignalOwner::Nobody,
                 abi::F_OWNER_TID => SignalOwner::Thread(id),
                 abi::F_OWNER_PID => SignalOwner::Process(id),
                 abi::F_OWNER_PGRP => SignalOwner::Group(id),
