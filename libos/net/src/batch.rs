@@ -16,7 +16,7 @@ pub enum Unheld {
     /// Each is handled and sent by itself, as the paper has it.
     #[default]
     Alone,
-    /// What is there anyway is handled together, up to a batch, and the device is told once.
+    /// What is there anyway is handled together, up to a batch, and the device is told of a few at a time.
     Together,
 }
 

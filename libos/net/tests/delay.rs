@@ -128,28 +128,65 @@ fn without_w_every_packet_goes_by_itself() {
     assert_eq!((sent.time.flushes, sent.ring.flushes, received.nothing_more.flushes), (0, 0, 0));
 }
 
-/// Of frames that come at the same time, the device is told of all answers by one kick; none is held, and
-/// none is left behind.
-#[test]
-fn without_w_what_is_there_anyway_may_go_together() {
+/// A machine that handles together what is there at the same time, and answers on port 7.
+fn machine_of_batches() -> (Machine<Echo>, SocketAddr) {
     let mut machine = Machine::new(
         Device::new(1, <_>::default()),
         Config { unheld: Unheld::Together, ..config(1, 5) },
         Echo,
     );
     machine.stack.bind(7);
-    let now = Instant::from_micros(5);
-    machine.take(now, greeting());
+    machine.take(Instant::from_micros(5), greeting());
     machine.take_sent();
+    (machine, SocketAddr::from(([10, 0, 0, 2], 4000)))
+}
+
+/// Of frames that come at the same time, the device is told of four answers by one kick, so that it gets on
+/// with them; none is held, and none is left behind.
+#[test]
+fn without_w_what_is_there_anyway_may_go_together() {
+    let (mut machine, from) = machine_of_batches();
+    let now = Instant::from_micros(5);
     let before = machine.device.port.borrow().kicks;
-    let from = SocketAddr::from(([10, 0, 0, 2], 4000));
     let frames: Vec<_> = (0..70).map(|_| datagram_frame(from, ([10, 0, 0, 1], 7).into(), b"ping")).collect();
     machine.device.port.borrow_mut().received.extend(frames.into_iter().map(|frame| (now.nanos(), frame)));
     machine.poll(now);
     assert_eq!(machine.take_sent().len(), 70);
-    assert_eq!(machine.device.port.borrow().kicks - before, 3, "batches of 32, 32 and 6");
+    assert_eq!(machine.device.port.borrow().kicks - before, 8 + 8 + 2, "batches of 32, 32 and 6");
     let (received, sent) = machine.stack.tallies();
     assert_eq!((received.unheld.packets, sent.unheld.packets), (71, 71));
+}
+
+/// What a program sends between polls goes at once if it is the first, and with two more if not: the device
+/// gets on with it while the program does other things. What is left goes with the next poll.
+#[test]
+fn without_w_who_sends_between_polls_waits_for_two_more_at_most() {
+    let (mut machine, peer) = machine_of_batches();
+    let own = SocketAddr::from(([10, 0, 0, 1], 7));
+    let mut left = Vec::new();
+    for _ in 0..6 {
+        let bytes = machine.stack.buffer(b"news").unwrap();
+        machine.stack.send_datagram(own, peer, Chain::from_iter([bytes])).unwrap();
+        machine.stack.let_go();
+        left.push(machine.take_sent().len());
+    }
+    assert_eq!(left, [1, 0, 0, 3, 0, 0]);
+    machine.poll(Instant::from_micros(6));
+    assert_eq!(machine.take_sent().len(), 2);
+}
+
+#[test]
+fn with_w_what_is_sent_between_polls_waits_until_w_is_over() {
+    let (mut machine, peer) = machine_of_batches();
+    machine.stack.set_delay(Duration::from_micros(20)).unwrap();
+    let own = SocketAddr::from(([10, 0, 0, 1], 7));
+    for micros in [10, 20, 26] {
+        let bytes = machine.stack.buffer(b"news").unwrap();
+        machine.stack.send_datagram(own, peer, Chain::from_iter([bytes])).unwrap();
+        machine.device.port.borrow_mut().now_ns = micros * 1000;
+        machine.stack.let_go();
+        assert_eq!(machine.take_sent().len(), if micros < 25 { 0 } else { 3 }, "after {micros} us");
+    }
 }
 
 /// Sends datagrams back.

@@ -192,7 +192,9 @@ impl<N: Observed> Sockets<N> {
                 self.stack.nic().answered(bytes.len());
             }
         }
-        Ok(sent?)
+        sent?;
+        self.stack.let_go();
+        Ok(())
     }
 
     /// Moves the oldest datagram into `target`, cut to its length; says how much was moved, and whence it

@@ -267,6 +267,7 @@ impl<N: Observed> Sockets<N> {
         }
         self.ask_for_room(flow);
         self.note_sent(id, sent);
+        self.stack.let_go();
         Ok(sent)
     }
 
@@ -282,6 +283,7 @@ impl<N: Observed> Sockets<N> {
         self.stack.send(flow, bytes.clone())?;
         self.ask_for_room(flow);
         self.note_sent(id, bytes.len());
+        self.stack.let_go();
         Ok(())
     }
 

@@ -200,6 +200,8 @@ pub struct Stack<N: Nic> {
     batch_max: usize,
     /// Whether the device may have frames that were not taken.
     has_more: bool,
+    /// Whether what was sent since the last poll has begun to leave.
+    has_let_go: bool,
     /// When the frame that is being looked at arrived.
     arrived_ns: u64,
     /// What the header of the last datagram said.
@@ -246,6 +248,7 @@ impl<N: Nic> Stack<N> {
             receive_batch: Batch::default(),
             batch_max: 1,
             has_more: false,
+            has_let_go: false,
             arrived_ns: 0,
             arrived_marks: Marks::USUAL,
             effects: Effects::default(),
@@ -287,6 +290,7 @@ impl<N: Nic> Stack<N> {
         self.receive(application, queues);
         self.emit();
         self.link.flush(self.now);
+        self.has_let_go = false;
         earliest([self.next_deadline(), queues.due()])
     }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  harvest ──► classify ──┬──────────────────► input ──► emit ──► flush
-//!  a batch of  flow and   │                      ▲       once a   one kick a batch
-//!  32 frames   label      └──► queues, if any ───┘       batch
+//!  a batch of  flow and   │                      ▲       for four   one kick
+//!  32 frames   label      └──► queues, if any ───┘       answers    for them
 //! ```
 //! Whoever has [`Queues`] between classify and input decides whose frame goes on next, when what it is for is
 //! known and nothing has been done for it. Where nobody waits a frame is never put anywhere: the stages are
@@ -23,6 +23,15 @@ use smoltcp::wire::EthernetProtocol;
 
 /// Most frames of a batch: what is harvested before anything is sent.
 pub const BATCH_MAX: usize = 32;
+
+/// How many answers to a batch leave together when nothing is held (W = 0): the device and the clients get on
+/// with them while the rest is answered. If all left at its end, clients would ask while nobody answers, and
+/// wait while nobody asks. A device that is still busy with the last is told of them without a kick.
+const ANSWERS_TOGETHER: usize = 4;
+
+/// The same of what is sent between polls, by tasks and threads: they do more for an answer than a callback,
+/// so that fewer are worth a kick.
+const SENT_TOGETHER: usize = 3;
 
 /// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its
 /// work.
@@ -380,12 +389,36 @@ impl<N: Nic> Stack<N> {
         self.emit();
     }
 
-    /// Lets go of what has been answered so far if handling a batch takes longer than W: the device and the
-    /// clients get on with it while the rest is handled.
+    /// Lets go of what has been answered so far if handling a batch takes longer than W, or if it is enough:
+    /// the device and the clients get on with it while the rest is handled.
     #[inline]
     fn flush_overdue(&mut self) {
         if !self.delay().is_zero() {
             self.flush_due();
+        } else if self.unsent() >= ANSWERS_TOGETHER {
+            self.emit();
+            self.link.flush(self.now);
+        }
+    }
+
+    /// Flows with something to send, and packets that the device was not told of.
+    #[inline]
+    fn unsent(&self) -> usize {
+        self.dirty.len() + self.link.batch.len()
+    }
+
+    /// Lets go of what was sent outside [`Application`]'s methods, if it must not wait for the next
+    /// [`Stack::poll`]: what is sent first after one goes at once, what follows when it is enough, or when W
+    /// is over. What one connection is given in pieces mostly goes as one segment so, or as two.
+    #[inline]
+    pub fn let_go(&mut self) {
+        if !self.delay().is_zero() {
+            self.flush_due();
+        } else if !self.has_let_go || self.unsent() >= SENT_TOGETHER || self.batch_max == 1 {
+            self.advance(Instant::from_nanos(self.link.nic.now_ns(self.now.nanos())));
+            self.has_let_go = true;
+            self.emit();
+            self.link.flush(self.now);
         }
     }
 
