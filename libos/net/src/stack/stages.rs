@@ -24,14 +24,10 @@ use smoltcp::wire::EthernetProtocol;
 /// Most frames of a batch: what is harvested before anything is sent.
 pub const BATCH_MAX: usize = 32;
 
-/// How many answers to a batch leave together when nothing is held (W = 0): the device and the clients get on
-/// with them while the rest is answered. If all left at its end, clients would ask while nobody answers, and
+/// How many answers leave together when nothing is held (W = 0): the device and the clients get on with them
+/// while the rest is answered. If all of a batch left at its end, clients would ask while nobody answers, and
 /// wait while nobody asks. A device that is still busy with the last is told of them without a kick.
-const ANSWERS_TOGETHER: usize = 4;
-
-/// The same of what is sent between polls, by tasks and threads: they do more for an answer than a callback,
-/// so that fewer are worth a kick.
-const SENT_TOGETHER: usize = 3;
+const TOGETHER: usize = 4;
 
 /// Frames handled in one call, at most: so that a flood of them does not keep the rest of the core from its
 /// work.
@@ -395,7 +391,7 @@ impl<N: Nic> Stack<N> {
     fn flush_overdue(&mut self) {
         if !self.delay().is_zero() {
             self.flush_due();
-        } else if self.unsent() >= ANSWERS_TOGETHER {
+        } else if self.unsent() >= TOGETHER {
             self.emit();
             self.link.flush(self.now);
         }
@@ -414,7 +410,7 @@ impl<N: Nic> Stack<N> {
     pub fn let_go(&mut self) {
         if !self.delay().is_zero() {
             self.flush_due();
-        } else if !self.has_let_go || self.unsent() >= SENT_TOGETHER || self.batch_max == 1 {
+        } else if !self.has_let_go || self.unsent() >= TOGETHER || self.batch_max == 1 {
             self.advance(Instant::from_nanos(self.link.nic.now_ns(self.now.nanos())));
             self.has_let_go = true;
             self.emit();
