@@ -7,11 +7,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/fsuid.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/resource.h>
 #include <sys/sem.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timex.h>
 #include <sys/uio.h>
@@ -314,6 +316,18 @@ static void users(void) {
 	pid_t child = fork();
 	if (child == 0) {
 		uid_t all[3];
+		struct stat made;
+		say("for files", setfsuid(65534));
+		say("no number", setfsuid(-1));
+		say("does not open it", open("/tmp/private", O_RDONLY));
+		close(open("/tmp/made", O_CREAT | O_WRONLY, 0600));
+		say("made", stat("/tmp/made", &made));
+		say("whose", made.st_uid);
+		say("signals still", kill(getppid(), 0));
+		say("whole again", seteuid(0));
+		say("told", setfsuid(-1));
+		say("opens it", open("/tmp/private", O_RDONLY) >= 0);
+		unlink("/tmp/made");
 		say("for a while", seteuid(65534));
 		say("not this one", setresuid(7, -1, -1));
 		getresuid(&all[0], &all[1], &all[2]);

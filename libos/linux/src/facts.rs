@@ -166,7 +166,7 @@ fn strings(strings: &[Vec<u8>]) -> Vec<u8> {
 fn facts(process: &Process) -> ProcessFacts {
     let view = process.view.borrow();
     let (users, owned) = (view.users(), view.groups());
-    let all = |of: Identities| [of.real, of.effective, of.saved, of.effective];
+    let all = |of: Identities| [of.real, of.effective, of.saved, of.files];
     let tasks = process.tasks();
     // What wakes its waits is not known to all: whoever asks of itself runs.
     let state = match (process.has_ended(), process.stops.is_stopped()) {

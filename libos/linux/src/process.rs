@@ -90,12 +90,12 @@ impl OwnMemory {
 /// What a process knows of the tree of files.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Its rights.
+    /// Its rights for files.
     pub credentials: Credentials,
-    /// The real and the saved user, beside the effective one.
-    pub(crate) other_users: (u32, u32),
-    /// The real and the saved group.
-    pub(crate) other_groups: (u32, u32),
+    /// The real, effective and saved user.
+    pub(crate) other_users: [u32; 3],
+    /// The same of groups.
+    pub(crate) other_groups: [u32; 3],
     /// Where absolute paths begin.
     pub root: NodeId,
     /// Where others begin.
@@ -185,8 +185,8 @@ impl Process {
         let root = family.vfs.borrow().root();
         let view = View {
             credentials: Credentials::default(),
-            other_users: (0, 0),
-            other_groups: (0, 0),
+            other_users: [0; 3],
+            other_groups: [0; 3],
             root,
             directory: root,
             umask: 0o022,
@@ -282,7 +282,7 @@ impl Process {
 
     /// The user whose rights it has.
     pub fn user(&self) -> u32 {
-        self.view.borrow().credentials.user
+        self.view.borrow().users().effective
     }
 
     /// Whether it has ended, and waits for its parent to hear of it.
@@ -344,11 +344,7 @@ impl Process {
         let before = self.program.replace(loaded.program.clone());
         drop(before);
         self.actions.borrow_mut().forget_handlers();
-        {
-            // Who it may be again is who it is now (credentials(7)).
-            let mut view = self.view.borrow_mut();
-            (view.other_users.1, view.other_groups.1) = (view.credentials.user, view.credentials.group);
-        }
+        self.view.borrow_mut().begin_program();
         self.controls.begin_program();
         self.forget_timers();
         let descriptors = self.descriptors.borrow().clone();
