@@ -2,6 +2,7 @@
  * compared as calls.c is. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ static void receive(const char *what, int fd, size_t room) {
 		if (one->cmsg_level == IPPROTO_IP ? one->cmsg_type == IP_ORIGDSTADDR : one->cmsg_type == IPV6_ORIGDSTADDR)
 			value &= 0xffff;
 		if (one->cmsg_level == SOL_SOCKET)
-			value = len == 16 && is_now(CMSG_DATA(one), one->cmsg_type == SO_TIMESTAMP ? 1000000 : 1000000000);
+			value = len >= 16 && is_now(CMSG_DATA(one), one->cmsg_type == SO_TIMESTAMP ? 1000000 : 1000000000);
 		printf("= level %d kind %d bytes %zu says %d\n", one->cmsg_level, one->cmsg_type, len, value);
 	}
 	fflush(stdout);
@@ -155,6 +156,20 @@ static void four(void) {
 	}
 	set(server, "no time", SOL_SOCKET, SO_TIMESTAMPNS, 0);
 	tell(server, "told", SOL_SOCKET, SO_TIMESTAMPNS);
+	/* Where they are told and not asked for, Linux has them if anybody asked. */
+	int stamps[] = {0, SOF_TIMESTAMPING_RX_SOFTWARE, SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE};
+	for (int i = 0; i < 3; i++) {
+		set(server, "stamps", SOL_SOCKET, SO_TIMESTAMPING, stamps[i]);
+		tell(server, "told", SOL_SOCKET, SO_TIMESTAMPING);
+		send_with("plain", client, &at, len, none, none);
+		receive("with a stamp or not", server, 512);
+	}
+	set(server, "a time, too", SOL_SOCKET, SO_TIMESTAMPNS, 1);
+	send_with("plain", client, &at, len, none, none);
+	receive("both", server, 512);
+	set(server, "no such stamp", SOL_SOCKET, SO_TIMESTAMPING, 1 << 30);
+	set(server, "no time", SOL_SOCKET, SO_TIMESTAMPNS, 0);
+	set(server, "no stamps", SOL_SOCKET, SO_TIMESTAMPING, 0);
 	set(server, "no hops", IPPROTO_IP, IP_RECVTTL, 0);
 	send_with("plain", client, &at, len, none, none);
 	receive("what is left", server, 512);
@@ -196,6 +211,35 @@ static void six(void) {
 	close(server), close(client), close(old);
 }
 
+static void devices(void) {
+	int server = socket(AF_INET, SOCK_DGRAM, 0), client = socket(AF_INET, SOCK_DGRAM, 0);
+	char name[16] = "";
+	socklen_t len = sizeof name;
+	say("of all", getsockopt(server, SOL_SOCKET, SO_BINDTODEVICE, name, &len));
+	say("bytes", len);
+	say("there is none", setsockopt(server, SOL_SOCKET, SO_BINDTODEVICE, "none", 4));
+	say("this machine's", setsockopt(server, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2));
+	say("no room", getsockopt(server, SOL_SOCKET, SO_BINDTODEVICE, name, &(socklen_t){15}));
+	len = sizeof name;
+	say("which", getsockopt(server, SOL_SOCKET, SO_BINDTODEVICE, name, &len));
+	printf("= %s of %u bytes\n", name, len);
+	tell(server, "its number", SOL_SOCKET, SO_BINDTOIFINDEX);
+	struct sockaddr_in at = {.sin_family = AF_INET};
+	len = sizeof at;
+	bind(server, (void *)&at, sizeof at);
+	getsockname(server, (void *)&at, &len);
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	set(client, "by its number", SOL_SOCKET, SO_BINDTOIFINDEX, 1);
+	set(client, "no number", SOL_SOCKET, SO_BINDTOIFINDEX, -1);
+	send_with("within", client, &at, sizeof at, none, none);
+	receive("comes", server, 512);
+	at.sin_addr.s_addr = htonl(0xc0000201);
+	say("without", sendto(client, "hello", 5, 0, (void *)&at, sizeof at));
+	say("of all again", setsockopt(server, SOL_SOCKET, SO_BINDTODEVICE, "", 0));
+	tell(server, "no number", SOL_SOCKET, SO_BINDTOIFINDEX);
+	close(server), close(client);
+}
+
 static void segments(void) {
 	int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
 	struct sockaddr_in at = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}, {0}};
@@ -213,6 +257,7 @@ static void segments(void) {
 }
 
 int main(void) {
+	devices();
 	segments();
 	four();
 	six();

@@ -442,7 +442,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         for port in ports {
             result = self.places.listen(self.places_of(families, port), Waiting::new(backlog, by)).and_then(
                 |waiting| {
-                    let id = match own.ip().is_loopback() {
+                    let id = match own.ip().is_loopback() || self.options.stays_within() {
                         true => None,
                         false => {
                             let pending_max = pending_max(backlog);
@@ -492,6 +492,10 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         }
         if is_within(&self.network, peer.ip()) {
             return self.connect_within(peer, by);
+        }
+        if self.options.stays_within() {
+            // Linux asks there in vain for two minutes.
+            return Err(Errno::ETIMEDOUT);
         }
         let (id, own) = self.with(|sockets| {
             let id = sockets.connect(peer)?;

@@ -52,14 +52,21 @@ pub(crate) struct Interface {
 /// Flags of an interface (netdevice(7)): up and running, and what kind it is.
 const UP: u32 = 0x1_0041;
 const BROADCAST: u32 = 2;
+/// The number of the one that leads to the machine itself.
+pub(crate) const LOOPBACK_INDEX: u32 = 1;
 /// That it leads to the machine itself.
 pub(crate) const LOOPBACK: u32 = 8;
 const MULTICAST: u32 = 0x1000;
 
+/// The interface of this name, if there is one.
+pub(crate) fn interface_named(network: Option<&Network>, name: &[u8]) -> Option<Interface> {
+    interfaces(network).into_iter().find(|interface| interface.name == name)
+}
+
 /// All of them: the loopback, and that of the application's device.
 pub(crate) fn interfaces(network: Option<&Network>) -> Vec<Interface> {
     let mut all = Vec::from([Interface {
-        index: 1,
+        index: LOOPBACK_INDEX,
         name: b"lo",
         hardware: 772,
         flags: UP | LOOPBACK,

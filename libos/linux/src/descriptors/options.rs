@@ -1,6 +1,7 @@
 //! What was set of a socket (socket(7), tcp(7), ip(7), ipv6(7), udp(7)).
 
 use super::bound::{AddressFamilies, SharedUse};
+use super::interfaces::LOOPBACK_INDEX;
 use alloc::collections::BTreeMap;
 use core::cell::{Cell, RefCell};
 use core::net::IpAddr;
@@ -51,7 +52,9 @@ fn of_socket(name: u32) -> Option<i32> {
         | abi::SO_RXQ_OVFL
         | abi::SO_ZEROCOPY
         | abi::SO_TIMESTAMP
-        | abi::SO_TIMESTAMPNS => 0,
+        | abi::SO_TIMESTAMPNS
+        | abi::SO_TIMESTAMPING
+        | abi::SO_BINDTOIFINDEX => 0,
         abi::SO_RCVLOWAT => 1,
         abi::SO_SNDBUF | abi::SO_RCVBUF => 212_992,
         _ => return None,
@@ -147,6 +150,19 @@ impl Options {
         }
     }
 
+    /// Whether the time is told at which the stack received something (`SO_TIMESTAMPING`): it is to be taken,
+    /// and told.
+    pub fn tells_arrival(&self) -> bool {
+        const RECEIVED: u32 =
+            abi::SOF_TIMESTAMPING_RX_SOFTWARE as u32 | abi::SOF_TIMESTAMPING_SOFTWARE as u32;
+        self.get(SOCKET, abi::SO_TIMESTAMPING).is_ok_and(|bits| bits as u32 & RECEIVED == RECEIVED)
+    }
+
+    /// Whether it is bound to the interface that leads to the machine itself (`SO_BINDTODEVICE`).
+    pub fn stays_within(&self) -> bool {
+        self.get(SOCKET, abi::SO_BINDTOIFINDEX).is_ok_and(|index| index as u32 == LOOPBACK_INDEX)
+    }
+
     /// Whose addresses are meant by that of IPv6 which is everybody's.
     pub fn families(&self) -> AddressFamilies {
         match self.has(IPV6, abi::IPV6_V6ONLY) {
@@ -232,6 +248,9 @@ impl Options {
     }
 }
 
+/// Behind the last bit of `SO_TIMESTAMPING`.
+const STAMPING_END: u32 = (abi::SOF_TIMESTAMPING_LAST as u32) << 1;
+
 /// How many routers a packet passes is a byte; -1 is what it is at first. The length of a datagram is two.
 fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
     let (least, first) = match (level, name) {
@@ -246,6 +265,8 @@ fn in_range(level: u32, name: u32, value: i32) -> Result<i32, Errno> {
         (TCP, abi::TCP_MAXSEG) if value != 0 && !(88..=32_767).contains(&value) => return Err(Errno::EINVAL),
         (TCP, abi::TCP_USER_TIMEOUT) if value < 0 => return Err(Errno::EINVAL),
         (SOCKET, abi::SO_ZEROCOPY) if !(0..2).contains(&value) => return Err(Errno::EINVAL),
+        (SOCKET, abi::SO_BINDTOIFINDEX) if value < 0 => return Err(Errno::EINVAL),
+        (SOCKET, abi::SO_TIMESTAMPING) if value as u32 >= STAMPING_END => return Err(Errno::EINVAL),
         (IP, abi::IP_TTL) => (1, 64),
         (IP, abi::IP_MULTICAST_TTL) => (0, 1),
         (IPV6, abi::IPV6_UNICAST_HOPS) => (0, 64),

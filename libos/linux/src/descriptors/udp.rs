@@ -199,6 +199,7 @@ impl<N: Observed + 'static> Udp<N> {
     /// Gives it an address, with a port of its own if it names none.
     fn bind_to(&self, address: SocketAddr) -> Result<(), Errno> {
         let families = self.options.families();
+        let stays_within = address.ip().is_loopback() || self.options.stays_within();
         let bind = |port| {
             let address = SocketAddr::new(address.ip(), port);
             let wanted = WantedAddress { address, families, sharing: self.options.sharing() };
@@ -209,7 +210,7 @@ impl<N: Observed + 'static> Udp<N> {
             port => {
                 let is_shared = self.places.udp.has_port(port);
                 let bound = bind(port)?;
-                let id = if address.ip().is_loopback() { None } else { self.stack_port(port, is_shared)? };
+                let id = if stays_within { None } else { self.stack_port(port, is_shared)? };
                 (id, bound)
             }
         };
@@ -218,7 +219,7 @@ impl<N: Observed + 'static> Udp<N> {
         *self.bound.borrow_mut() = Some(bound);
         match id {
             // The stack's ports are all addresses'.
-            Some(id) if address.ip().is_loopback() => self.with(|sockets| sockets.close(id))?,
+            Some(id) if stays_within => self.with(|sockets| sockets.close(id))?,
             id => self.id.set(id),
         }
         self.places.udp.add(&self.end);
@@ -362,6 +363,10 @@ impl<N: Observed + 'static> Udp<N> {
         let is_within = is_within(&self.network, to.ip());
         if !is_within && is_cut(what.bytes.len(), to) && self.is_kept_whole(to.ip()) {
             return Err(Errno::EMSGSIZE);
+        }
+        if !is_within && !to.ip().is_multicast() && self.options.stays_within() {
+            // By that interface nobody else is reached, and nobody is told.
+            return Ok(what.bytes.len());
         }
         if is_within || to.ip().is_multicast() || self.id.get().is_none() {
             let from = SocketAddr::new(self.source_for(to.ip())?, self.end.own.get().port());

@@ -3,6 +3,7 @@
 use super::get;
 use super::make::add;
 use crate::call::Call;
+use crate::descriptors::interfaces::LOOPBACK_INDEX;
 use crate::descriptors::message::{Note, OwnMarks, Received, Sender};
 use crate::descriptors::open::Description;
 use crate::descriptors::options::{IP, IPV6, UDP, UDP_GRO, UDP_SEGMENT};
@@ -24,8 +25,7 @@ const ALIGNMENT: u64 = 8;
 /// Most descriptors that go along with a message.
 const RIGHTS_MAX: u64 = 253;
 const NS_IN_S: u64 = 1_000_000_000;
-/// The interfaces, as netlink tells them: the loopback, and that of the application's device.
-const LOOPBACK: u32 = 1;
+/// The interface of the application's device, as netlink tells it.
 const DEVICE: u32 = 2;
 
 /// What is said of a message that is sent.
@@ -126,7 +126,7 @@ fn read_credentials(call: &Call<'_>, at: u64, len: u64) -> Result<Sender, Errno>
     }
     let [process, user, group]: [u32; 3] = call.memory().read_value(at)?;
     let said = Sender { process, user, group };
-    let is_root = call.process().view.borrow().credentials.is_root();
+    let is_root = call.process().view.borrow().is_root();
     if !is_root && said != super::sockets::sender(call) {
         return Err(Errno::EPERM);
     }
@@ -227,16 +227,23 @@ fn put_note(call: &Call<'_>, socket: &dyn Socket, room: &mut Room, note: Note) -
     Ok(())
 }
 
-/// When a datagram came: `struct timeval` or `struct timespec`, in seconds since 1970.
+/// When a datagram came: `struct timeval` or `struct timespec`, in seconds since 1970; and
+/// `struct scm_timestamping`, of which the first is the stack's and the last the device's, which has none.
 fn put_time(call: &Call<'_>, socket: &dyn Socket, room: &mut Room, at_ns: u64) -> Result<(), Errno> {
     let options = socket.options();
+    let time = |unit_ns| {
+        let (realtime, monotonic) = call.now();
+        let ns = realtime.saturating_sub(monotonic.saturating_sub(at_ns));
+        [ns / NS_IN_S, ns % NS_IN_S / unit_ns].map(u64::to_ne_bytes)
+    };
     for (form, unit_ns) in [(abi::SO_TIMESTAMP, 1000), (abi::SO_TIMESTAMPNS, 1)] {
         if options.has(abi::SOL_SOCKET, form) {
-            let (realtime, monotonic) = call.now();
-            let ns = realtime.saturating_sub(monotonic.saturating_sub(at_ns));
-            let words = [ns / NS_IN_S, ns % NS_IN_S / unit_ns].map(u64::to_ne_bytes);
-            room.put(call, kind(abi::SOL_SOCKET, form), words.as_flattened())?;
+            room.put(call, kind(abi::SOL_SOCKET, form), time(unit_ns).as_flattened())?;
         }
+    }
+    if options.tells_arrival() {
+        let times = [time(1), [[0; 8]; 2], [[0; 8]; 2]];
+        room.put(call, kind(abi::SOL_SOCKET, abi::SO_TIMESTAMPING), times.as_flattened().as_flattened())?;
     }
     Ok(())
 }
@@ -281,7 +288,7 @@ fn put_marks(
 
 /// Which of our addresses a datagram was sent to: `struct in_pktinfo`, `struct in6_pktinfo`.
 fn put_destination(call: &Call<'_>, socket: &dyn Socket, room: &mut Room, to: IpAddr) -> Result<(), Errno> {
-    let interface = if to.is_loopback() { LOOPBACK } else { DEVICE }.to_ne_bytes();
+    let interface = if to.is_loopback() { LOOPBACK_INDEX } else { DEVICE }.to_ne_bytes();
     match to {
         IpAddr::V4(to) if socket.options().has(IP, abi::IP_PKTINFO) => {
             let contents = [interface, to.octets(), to.octets()];

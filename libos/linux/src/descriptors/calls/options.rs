@@ -3,8 +3,8 @@
 use super::get;
 use crate::call::Call;
 use crate::descriptors::inet::is_within;
-use crate::descriptors::interfaces::NETWORK_MTU;
-use crate::descriptors::options::{IP, IPV6, TCP, UDP};
+use crate::descriptors::interfaces::{NETWORK_MTU, interface_named, interfaces};
+use crate::descriptors::options::{IP, IPV6, Options, TCP, UDP};
 use crate::descriptors::socket::{Address, Membership, Socket};
 use crate::descriptors::tcp_info::segment_of;
 use crate::table::SystemCall;
@@ -20,6 +20,8 @@ const US_IN_S: u64 = 1_000_000;
 /// The one control of congestion that there is (RFC 9438), and bytes of a name of one.
 const CONGESTION: &[u8] = b"cubic";
 const CONGESTION_BYTES: usize = 16;
+/// Bytes of an interface's name, with a zero behind it (`IFNAMSIZ`).
+const DEVICE_BYTES: usize = 16;
 
 /// These calls.
 pub(crate) const ROWS: &[SystemCall] = &[
@@ -28,11 +30,12 @@ pub(crate) const ROWS: &[SystemCall] = &[
         "setsockopt",
         &["descriptor", "level", "name", "value", "length"],
         set_option,
-        "reuse of addresses, time limits, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_ZEROCOPY (and a \
-         copy), TCP_NODELAY, TCP_CORK, UDP_CORK, TCP_MAXSEG, SO_KEEPALIVE and its times, \
-         TCP_USER_TIMEOUT, IPV6_V6ONLY, addresses, headers and times of datagrams (IP_PKTINFO, IP_RECVTTL, \
-         SO_TIMESTAMP), how far they go and how they are treated (IP_TTL, IP_TOS), groups within the \
-         machine, TCP_CONGESTION, which is cubic; the other usual ones are remembered",
+        "reuse of addresses, time limits, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_BINDTODEVICE (before an \
+         address; what is bound to eth0 hears the machine's own, too), SO_ZEROCOPY (and a copy), \
+         TCP_NODELAY, TCP_CORK, UDP_CORK, TCP_MAXSEG, SO_KEEPALIVE and its times, TCP_USER_TIMEOUT, \
+         IPV6_V6ONLY, addresses, headers and times of datagrams (IP_PKTINFO, IP_RECVTTL, SO_TIMESTAMP, \
+         SO_TIMESTAMPING of what comes), how far they go and how they are treated (IP_TTL, IP_TOS), groups \
+         within the machine, TCP_CONGESTION, which is cubic; the other usual ones are remembered",
     ),
     SystemCall::partial(
         nr::__NR_getsockopt,
@@ -78,6 +81,7 @@ fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
             return Err(Errno::EOPNOTSUPP);
         }
         (UDP, _) if socket.names().2 != UDP => return Err(Errno::ENOPROTOOPT),
+        (abi::SOL_SOCKET, abi::SO_BINDTODEVICE) => bind_to_device(call, options, at, len)?,
         (IP, abi::IP_ADD_MEMBERSHIP) => change_membership(call, socket, Membership::Join)?,
         (IP, abi::IP_DROP_MEMBERSHIP) => change_membership(call, socket, Membership::Leave)?,
         (IPV6, abi::IPV6_ADD_MEMBERSHIP) => change_membership(call, socket, Membership::Join)?,
@@ -102,6 +106,33 @@ fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
         }
     }
     Ok(0)
+}
+
+/// An interface by its name, or all by none (socket(7)).
+fn bind_to_device(call: &Call<'_>, options: &Options, at: u64, len: u32) -> Result<(), Errno> {
+    let mut name = [0; DEVICE_BYTES];
+    let len = (len as usize).min(DEVICE_BYTES - 1);
+    call.memory().read(at, &mut name[..len])?;
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let index = match name {
+        [] => 0,
+        name => interface_named(call.family().network.as_ref(), name).ok_or(Errno::ENODEV)?.index,
+    };
+    options.set(abi::SOL_SOCKET, abi::SO_BINDTOIFINDEX, index as i32)
+}
+
+/// Its name, with a zero behind it, if it is bound to one; there must be room for any.
+fn bound_device(call: &Call<'_>, options: &Options, room: usize) -> Result<Vec<u8>, Errno> {
+    let index = options.get(abi::SOL_SOCKET, abi::SO_BINDTOIFINDEX)? as u32;
+    if index == 0 {
+        return Ok(Vec::new());
+    }
+    if room < DEVICE_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let all = interfaces(call.family().network.as_ref());
+    let bound = all.iter().find(|interface| interface.index == index).ok_or(Errno::ENODEV)?;
+    Ok([bound.name, &[0]].concat())
 }
 
 /// An option that is a number; those of IPv4 may be a byte.
@@ -154,7 +185,9 @@ fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
         (call.arguments[1] as u32, call.arguments[2] as u32, call.arguments[3], call.arguments[4]);
     let (domain, kind, protocol) = socket.names();
     let options = socket.options();
+    let room = call.memory().read_value::<u32>(len_at)? as usize;
     let bytes: Vec<u8> = match (level, name) {
+        (abi::SOL_SOCKET, abi::SO_BINDTODEVICE) => bound_device(call, options, room)?,
         (UDP, _) if protocol != UDP => return Err(Errno::ENOPROTOOPT),
         (abi::SOL_SOCKET, abi::SO_TYPE) => words(&[kind as i32]),
         (abi::SOL_SOCKET, abi::SO_DOMAIN) => words(&[domain as i32]),
@@ -188,7 +221,6 @@ fn get_option(call: &Call<'_>) -> Result<u64, Errno> {
         (TCP, abi::TCP_INFO) => socket.tcp_info().ok_or(Errno::EOPNOTSUPP)?,
         _ => words(&[options.get(level, name)?]),
     };
-    let room = call.memory().read_value::<u32>(len_at)? as usize;
     let count = bytes.len().min(room);
     call.memory().write(at, &bytes[..count])?;
     call.memory().write_value(len_at, &(count as u32)).map(|()| 0)
