@@ -311,6 +311,12 @@ static void nodes(void) {
 	munmap(page, 4096);
 }
 
+static void *another_for_files(void *unused) {
+	setfsuid(65534);
+	say("a thread does not open it", open("/tmp/private", O_RDONLY));
+	return unused;
+}
+
 static void users(void) {
 	close(open("/tmp/private", O_CREAT | O_WRONLY, 0600));
 	pid_t child = fork();
@@ -328,6 +334,10 @@ static void users(void) {
 		say("told", setfsuid(-1));
 		say("opens it", open("/tmp/private", O_RDONLY) >= 0);
 		unlink("/tmp/made");
+		pthread_t thread;
+		pthread_create(&thread, NULL, another_for_files, NULL);
+		pthread_join(thread, NULL);
+		say("the others do", open("/tmp/private", O_RDONLY) >= 0);
 		say("for a while", seteuid(65534));
 		say("not this one", setresuid(7, -1, -1));
 		getresuid(&all[0], &all[1], &all[2]);

@@ -2,7 +2,7 @@
 //!
 //! The tree of files asks while it is lent to somebody, so nothing here may ask the tree.
 
-use crate::calls::identities::Identities;
+use crate::calls::identities::{Identities, Whose};
 use crate::calls::system::memory_bytes;
 use crate::descriptors::Descriptors;
 use crate::family::ProcessFamily;
@@ -166,7 +166,10 @@ fn strings(strings: &[Vec<u8>]) -> Vec<u8> {
 fn facts(process: &Process) -> ProcessFacts {
     let view = process.view.borrow();
     let (users, owned) = (view.users(), view.groups());
-    let all = |of: Identities| [of.real, of.effective, of.saved, of.files];
+    let all = |of: Identities, whose| {
+        let for_files = process.for_files.get(process.id, whose);
+        [of.real, of.effective, of.saved, for_files.unwrap_or(of.effective)]
+    };
     let tasks = process.tasks();
     // What wakes its waits is not known to all: whoever asks of itself runs.
     let state = match (process.has_ended(), process.stops.is_stopped()) {
@@ -183,8 +186,8 @@ fn facts(process: &Process) -> ProcessFacts {
         parent: process.parent(),
         group: process.group.get(),
         session: process.session.get(),
-        users: all(users),
-        user_groups: all(owned),
+        users: all(users, Whose::User),
+        user_groups: all(owned, Whose::Group),
         groups: view.credentials.groups.clone(),
         threads: tasks.iter().map(|task| task.id).collect(),
         virtual_bytes,

@@ -1,6 +1,8 @@
 //! A process: memory, descriptors, what it does with signals, its threads, and how it ends.
 
 use crate::calls::controls::Controls;
+use crate::calls::for_files::ForFiles;
+use crate::calls::identities::Whose;
 use crate::calls::limits::Limits;
 use crate::calls::timers::{IntervalTimers, SignalTimer};
 use crate::descriptors::Descriptors;
@@ -90,12 +92,12 @@ impl OwnMemory {
 /// What a process knows of the tree of files.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Its rights for files.
+    /// Its rights.
     pub credentials: Credentials,
-    /// The real, effective and saved user.
-    pub(crate) other_users: [u32; 3],
-    /// The same of groups.
-    pub(crate) other_groups: [u32; 3],
+    /// The real and the saved user, beside the effective one.
+    pub(crate) other_users: (u32, u32),
+    /// The real and the saved group.
+    pub(crate) other_groups: (u32, u32),
     /// Where absolute paths begin.
     pub root: NodeId,
     /// Where others begin.
@@ -164,6 +166,8 @@ pub struct Process {
     pub program: RefCell<RunningProgram>,
     /// How nice it is.
     pub(crate) niceness: Cell<i32>,
+    /// Who its threads are for files.
+    pub(crate) for_files: ForFiles,
     /// What it asked for with prctl(2).
     pub(crate) controls: Controls,
     /// Its limits.
@@ -185,8 +189,8 @@ impl Process {
         let root = family.vfs.borrow().root();
         let view = View {
             credentials: Credentials::default(),
-            other_users: [0; 3],
-            other_groups: [0; 3],
+            other_users: (0, 0),
+            other_groups: (0, 0),
             root,
             directory: root,
             umask: 0o022,
@@ -218,6 +222,7 @@ impl Process {
             started_ns: nom_sys::time::now_ns(),
             program: RefCell::default(),
             niceness: Cell::new(0),
+            for_files: ForFiles::default(),
             controls: Controls::default(),
             limits: RefCell::default(),
             time_limits_set: Cell::new(0),
@@ -255,6 +260,7 @@ impl Process {
             started_ns: nom_sys::time::now_ns(),
             program: self.program.clone(),
             niceness: self.niceness.clone(),
+            for_files: ForFiles::default(),
             controls: self.controls.of_child(),
             limits: self.limits.clone(),
             time_limits_set: Cell::new(0),
@@ -282,7 +288,7 @@ impl Process {
 
     /// The user whose rights it has.
     pub fn user(&self) -> u32 {
-        self.view.borrow().users().effective
+        self.view.borrow().credentials.user
     }
 
     /// Whether it has ended, and waits for its parent to hear of it.
@@ -310,8 +316,9 @@ impl Process {
     /// Does something with the tree of files, as its thread `thread`.
     pub fn with_vfs<R>(&self, thread: u32, act: impl FnOnce(&mut Vfs, &Caller<'_>) -> R) -> R {
         let view = self.view.borrow();
+        let for_files = self.for_files.credentials(thread, &view.credentials);
         let caller = Caller {
-            credentials: &view.credentials,
+            credentials: for_files.as_ref().unwrap_or(&view.credentials),
             root: view.root,
             directory: view.directory,
             umask: view.umask,
@@ -344,7 +351,12 @@ impl Process {
         let before = self.program.replace(loaded.program.clone());
         drop(before);
         self.actions.borrow_mut().forget_handlers();
-        self.view.borrow_mut().begin_program();
+        {
+            // Who it may be again is who it is now (credentials(7)).
+            let mut view = self.view.borrow_mut();
+            (view.other_users.1, view.other_groups.1) = (view.credentials.user, view.credentials.group);
+        }
+        [Whose::User, Whose::Group].into_iter().for_each(|whose| self.for_files.forget(whose));
         self.controls.begin_program();
         self.forget_timers();
         let descriptors = self.descriptors.borrow().clone();

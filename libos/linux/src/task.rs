@@ -478,6 +478,7 @@ impl Task {
             family.futexes.wake(FutexKey::shared(&memory, clear), 1, u32::MAX);
         }
         self.process.keep_time_of(self);
+        self.process.for_files.end(self.id);
         self.process.tasks.borrow_mut().remove(&self.id);
         self.runs_no_more();
         if self.process.tasks.borrow().is_empty() {

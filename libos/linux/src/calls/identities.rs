@@ -51,20 +51,6 @@ pub const ROWS: &[SystemCall] = &[
         |call| change(call, Whose::Group, three),
         OF_ALL,
     ),
-    SystemCall::partial(
-        abi::__NR_setfsuid,
-        "setfsuid",
-        &["user"],
-        |call| Ok(change_for_files(call, Whose::User)),
-        OF_ALL,
-    ),
-    SystemCall::partial(
-        abi::__NR_setfsgid,
-        "setfsgid",
-        &["group"],
-        |call| Ok(change_for_files(call, Whose::Group)),
-        OF_ALL,
-    ),
     SystemCall::complete(abi::__NR_getresuid, "getresuid", &["real", "effective", "saved"], |call| {
         write(call, users(call))
     }),
@@ -75,23 +61,21 @@ pub const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_setgroups, "setgroups", &["count", "groups"], set_groups),
 ];
 
-/// The numbers that a process has of users, or of groups.
+/// The three numbers that a process has of users, or of groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identities {
     /// Who began it.
     pub real: u32,
-    /// Whose rights it has.
+    /// Whose rights it has; for files, too, but for threads that say otherwise.
     pub effective: u32,
     /// Who it may be again.
     pub saved: u32,
-    /// Whose rights it has for files: the effective one, unless it says otherwise (setfsuid(2)).
-    pub files: u32,
 }
 
 impl Identities {
     /// One for all.
     pub fn all(number: u32) -> Identities {
-        Identities { real: number, effective: number, saved: number, files: number }
+        Identities { real: number, effective: number, saved: number }
     }
 
     /// Whether who has these may send a process that has those a signal: as root, or one of the same user
@@ -101,7 +85,7 @@ impl Identities {
         self.effective == 0 || is_same(self.effective) || is_same(self.real)
     }
 
-    fn has(self, number: u32) -> bool {
+    pub(super) fn has(self, number: u32) -> bool {
         [self.real, self.effective, self.saved].contains(&number)
     }
 }
@@ -109,38 +93,26 @@ impl Identities {
 impl View {
     /// The users that it has.
     pub(crate) fn users(&self) -> Identities {
-        let [real, effective, saved] = self.other_users;
-        Identities { real, effective, saved, files: self.credentials.user }
+        let (real, saved) = self.other_users;
+        Identities { real, effective: self.credentials.user, saved }
     }
 
     /// The groups that it has.
     pub(crate) fn groups(&self) -> Identities {
-        let [real, effective, saved] = self.other_groups;
-        Identities { real, effective, saved, files: self.credentials.group }
-    }
-
-    /// Whether it has root's rights, but for files.
-    pub(crate) fn is_root(&self) -> bool {
-        self.users().effective == 0
-    }
-
-    /// Who it may be again is who it is now, as of another program (credentials(7)).
-    pub(crate) fn begin_program(&mut self) {
-        for [_, effective, saved] in [&mut self.other_users, &mut self.other_groups] {
-            *saved = *effective;
-        }
+        let (real, saved) = self.other_groups;
+        Identities { real, effective: self.credentials.group, saved }
     }
 
     /// Has other users from now on.
     pub(crate) fn set_users(&mut self, users: Identities) {
-        self.credentials.user = users.files;
-        self.other_users = [users.real, users.effective, users.saved];
+        self.credentials.user = users.effective;
+        self.other_users = (users.real, users.saved);
     }
 
     /// Has other groups from now on.
     pub(crate) fn set_groups(&mut self, groups: Identities) {
-        self.credentials.group = groups.files;
-        self.other_groups = [groups.real, groups.effective, groups.saved];
+        self.credentials.group = groups.effective;
+        self.other_groups = (groups.real, groups.saved);
     }
 }
 
@@ -160,8 +132,10 @@ fn write(call: &Call<'_>, all: Identities) -> Result<u64, Errno> {
 
 /// Which numbers change.
 #[derive(Clone, Copy)]
-enum Whose {
+pub(crate) enum Whose {
+    /// Its users.
     User,
+    /// Its groups.
     Group,
 }
 
@@ -170,12 +144,12 @@ enum Whose {
 type Rule = fn(old: Identities, arguments: [u32; 3], is_root: bool) -> Result<Identities, Errno>;
 
 /// The argument that leaves a number as it is.
-const SAME: u32 = u32::MAX;
+pub(super) const SAME: u32 = u32::MAX;
 
 fn change(call: &Call<'_>, whose: Whose, rule: Rule) -> Result<u64, Errno> {
     let arguments = [0, 1, 2].map(|index| call.arguments[index] as u32);
     let mut view = call.process().view.borrow_mut();
-    let is_root = view.is_root();
+    let is_root = view.credentials.is_root();
     match whose {
         Whose::User => {
             let changed = rule(view.users(), arguments, is_root)?;
@@ -186,28 +160,8 @@ fn change(call: &Call<'_>, whose: Whose, rule: Rule) -> Result<u64, Errno> {
             view.set_groups(changed);
         }
     }
+    call.process().for_files.forget(whose);
     Ok(0)
-}
-
-/// setfsuid(2), setfsgid(2): tells who it was for files before, whether that is changed or not.
-fn change_for_files(call: &Call<'_>, whose: Whose) -> u64 {
-    let mut view = call.process().view.borrow_mut();
-    let (wanted, is_root) = (call.arguments[0] as u32, view.is_root());
-    let old = match whose {
-        Whose::User => view.users(),
-        Whose::Group => view.groups(),
-    };
-    let new = for_files(old, wanted, is_root);
-    match whose {
-        Whose::User => view.set_users(new),
-        Whose::Group => view.set_groups(new),
-    }
-    old.files.into()
-}
-
-fn for_files(old: Identities, wanted: u32, is_root: bool) -> Identities {
-    let may_be = wanted != SAME && (is_root || old.has(wanted) || wanted == old.files);
-    if may_be { Identities { files: wanted, ..old } } else { old }
 }
 
 /// setuid(2).
@@ -215,9 +169,7 @@ fn one(old: Identities, [number, ..]: [u32; 3], is_root: bool) -> Result<Identit
     match number {
         SAME => Err(Errno::EINVAL),
         number if is_root => Ok(Identities::all(number)),
-        number if number == old.real || number == old.saved => {
-            Ok(Identities { effective: number, files: number, ..old })
-        }
+        number if number == old.real || number == old.saved => Ok(Identities { effective: number, ..old }),
         _ => Err(Errno::EPERM),
     }
 }
@@ -245,8 +197,11 @@ fn three(old: Identities, wanted: [u32; 3], is_root: bool) -> Result<Identities,
 
 fn replaced(old: Identities, [real, effective, saved]: [u32; 3]) -> Identities {
     let or = |new: u32, old: u32| if new == SAME { old } else { new };
-    let effective = or(effective, old.effective);
-    Identities { real: or(real, old.real), effective, saved: or(saved, old.saved), files: effective }
+    Identities {
+        real: or(real, old.real),
+        effective: or(effective, old.effective),
+        saved: or(saved, old.saved),
+    }
 }
 
 /// Most groups that a process may be in, as on Linux.
@@ -268,7 +223,7 @@ fn get_groups(call: &Call<'_>) -> Result<u64, Errno> {
 
 fn set_groups(call: &Call<'_>) -> Result<u64, Errno> {
     let count = call.arguments[0] as usize;
-    if !call.process().view.borrow().is_root() {
+    if !call.process().view.borrow().credentials.is_root() {
         return Err(Errno::EPERM);
     }
     if count > GROUPS_MAX {
@@ -298,24 +253,7 @@ mod tests {
         assert_eq!(two(for_good, [0, SAME, SAME], false), Err(Errno::EPERM));
         assert_eq!(one(for_good, [SAME; 3], false), Err(Errno::EINVAL));
         // A real user that changes takes the saved one along.
-        assert_eq!(
-            two(root, [5, 6, SAME], true),
-            Ok(Identities { real: 5, effective: 6, saved: 6, files: 6 })
-        );
+        assert_eq!(two(root, [5, 6, SAME], true), Ok(Identities { real: 5, effective: 6, saved: 6 }));
         assert_eq!(two(root, [SAME, 0, SAME], true), Ok(root));
-    }
-
-    #[test]
-    fn who_is_another_for_files_keeps_his_rights_until_he_is_another() {
-        let root = Identities::all(0);
-        let served = for_files(root, 5, true);
-        assert_eq!(served, Identities { files: 5, ..root });
-        assert_eq!(for_files(served, SAME, true), served);
-        assert_eq!(for_files(served, 0, true), root);
-        let lesser = Identities { real: 1, effective: 2, saved: 3, files: 4 };
-        let kept = [1, 2, 3, 4, 5].map(|wanted| for_files(lesser, wanted, false).files);
-        assert_eq!(kept, [1, 2, 3, 4, 4]);
-        let changed = three(served, [SAME, 7, SAME], true).expect("root may");
-        assert_eq!(changed.files, 7);
     }
 }

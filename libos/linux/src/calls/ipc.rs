@@ -36,7 +36,7 @@ impl Permissions {
     /// Of something that the caller makes.
     pub fn new(call: &Call<'_>, key: i32, flags: u32) -> Permissions {
         let view = call.process().view.borrow();
-        let owner = (view.users().effective, view.groups().effective);
+        let owner = (view.credentials.user, view.credentials.group);
         Permissions { key, mode: flags & MODE, owner, creator: owner }
     }
 
@@ -55,11 +55,11 @@ impl Permissions {
         let view = call.process().view.borrow();
         let credentials = &view.credentials;
         let triple = match () {
-            () if [self.owner.0, self.creator.0].contains(&view.users().effective) => self.mode >> 6,
+            () if [self.owner.0, self.creator.0].contains(&credentials.user) => self.mode >> 6,
             () if credentials.is_in(self.owner.1) || credentials.is_in(self.creator.1) => self.mode >> 3,
             () => self.mode,
         };
-        if view.is_root() || triple & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+        if credentials.is_root() || triple & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     /// Errors: EPERM unless the caller is root or has it.

@@ -2,6 +2,7 @@
 
 pub mod barriers;
 pub mod controls;
+pub mod for_files;
 pub mod identities;
 mod ipc;
 pub mod limits;

@@ -144,6 +144,7 @@ fn start(
     task.scheduling.set(call.task().scheduling.get().of_child());
     task.memory_policy.set(call.task().memory_policy.get());
     task.affinity.set(call.task().affinity.get());
+    process.for_files.inherit(id, &call.process().for_files, call.task().id);
     let started = change(&task).and_then(|()| task.start(call.family()).map_err(|NoStack| Errno::EAGAIN));
     if started.is_err() {
         process.tasks.borrow_mut().remove(&id);

@@ -77,6 +77,7 @@ impl SystemCall {
 const PARTS: &[&[SystemCall]] = &[
     calls::barriers::ROWS,
     calls::identities::ROWS,
+    calls::for_files::ROWS,
     calls::limits::ROWS,
     calls::mailboxes::ROWS,
     calls::memory::ROWS,

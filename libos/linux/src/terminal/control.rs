@@ -191,7 +191,7 @@ fn of_session(call: &Call<'_>, end: &TerminalEnd) -> Result<(), Errno> {
     match call.arguments[1] as u32 {
         request::TIOCSCTTY => {
             let has_one = call.family().terminals.of_session(session).is_some();
-            let is_stolen = argument == 1 && process.view.borrow().is_root();
+            let is_stolen = argument == 1 && process.view.borrow().credentials.is_root();
             match terminal.session.get() {
                 _ if is_own && leads => Ok(()),
                 _ if !leads || has_one => Err(Errno::EPERM),

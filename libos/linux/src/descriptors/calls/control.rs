@@ -126,7 +126,7 @@ fn read_credentials(call: &Call<'_>, at: u64, len: u64) -> Result<Sender, Errno>
     }
     let [process, user, group]: [u32; 3] = call.memory().read_value(at)?;
     let said = Sender { process, user, group };
-    let is_root = call.process().view.borrow().is_root();
+    let is_root = call.process().view.borrow().credentials.is_root();
     if !is_root && said != super::sockets::sender(call) {
         return Err(Errno::EPERM);
     }

@@ -210,7 +210,7 @@ pub(super) fn tell(
 /// Who makes a call.
 pub(super) fn sender(call: &Call<'_>) -> Sender {
     let process = call.process();
-    let group = process.view.borrow().groups().effective;
+    let group = process.view.borrow().credentials.group;
     Sender { process: process.id, user: process.user(), group }
 }
 

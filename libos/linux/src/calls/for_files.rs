@@ -1,0 +1,122 @@
+//! Who threads are for files, where that is not who they are otherwise (setfsuid(2), setfsgid(2)): a server
+//! of files has its threads be the users that ask.
+
+use super::identities::{Identities, SAME, Whose};
+use crate::call::Call;
+use crate::table::SystemCall;
+use alloc::collections::BTreeMap;
+use core::cell::RefCell;
+use linux_raw_sys::general as abi;
+use nom_fs::Credentials;
+
+/// These calls.
+pub const ROWS: &[SystemCall] = &[
+    SystemCall::complete(abi::__NR_setfsuid, "setfsuid", &["user"], |call| Ok(change(call, Whose::User))),
+    SystemCall::complete(abi::__NR_setfsgid, "setfsgid", &["group"], |call| Ok(change(call, Whose::Group))),
+];
+
+/// The user and the group that a thread has for files, if others than its process has.
+type Others = (Option<u32>, Option<u32>);
+
+/// What the threads of a process said of that; mostly none did.
+#[derive(Debug, Default)]
+pub(crate) struct ForFiles(RefCell<BTreeMap<u32, Others>>);
+
+impl ForFiles {
+    /// The rights of a thread for files, if it has others than its process, which has `own`.
+    pub fn credentials(&self, thread: u32, own: &Credentials) -> Option<Credentials> {
+        let (user, group) = self.0.borrow().get(&thread).copied()?;
+        let mut credentials = own.clone();
+        credentials.user = user.unwrap_or(own.user);
+        credentials.group = group.unwrap_or(own.group);
+        Some(credentials)
+    }
+
+    /// The user or the group of a thread, if it has another than its process.
+    pub fn get(&self, thread: u32, whose: Whose) -> Option<u32> {
+        let (user, group) = self.0.borrow().get(&thread).copied()?;
+        match whose {
+            Whose::User => user,
+            Whose::Group => group,
+        }
+    }
+
+    fn set(&self, thread: u32, whose: Whose, number: Option<u32>) {
+        let mut all = self.0.borrow_mut();
+        let others = all.entry(thread).or_default();
+        match whose {
+            Whose::User => others.0 = number,
+            Whose::Group => others.1 = number,
+        }
+        all.retain(|_, others| *others != Others::default());
+    }
+
+    /// All threads are for files who they are otherwise: that has just been said.
+    pub fn forget(&self, whose: Whose) {
+        let threads: alloc::vec::Vec<u32> = self.0.borrow().keys().copied().collect();
+        threads.into_iter().for_each(|thread| self.set(thread, whose, None));
+    }
+
+    /// A thread has ended.
+    pub fn end(&self, thread: u32) {
+        self.0.borrow_mut().remove(&thread);
+    }
+
+    /// A new thread is who began it, a thread of the process that has `from`.
+    pub fn inherit(&self, thread: u32, from: &ForFiles, by: u32) {
+        let others = from.0.borrow().get(&by).copied();
+        if let Some(others) = others {
+            self.0.borrow_mut().insert(thread, others);
+        }
+    }
+}
+
+/// Tells who it was before, whether that is changed or not.
+fn change(call: &Call<'_>, whose: Whose) -> u64 {
+    let (wanted, thread, for_files) = (call.arguments[0] as u32, call.task().id, &call.process().for_files);
+    let view = call.process().view.borrow();
+    let own = match whose {
+        Whose::User => view.users(),
+        Whose::Group => view.groups(),
+    };
+    let old = for_files.get(thread, whose).unwrap_or(own.effective);
+    if may_be(own, old, wanted, view.credentials.is_root()) {
+        for_files.set(thread, whose, Some(wanted).filter(|wanted| *wanted != own.effective));
+    }
+    old.into()
+}
+
+fn may_be(own: Identities, old: u32, wanted: u32, is_root: bool) -> bool {
+    wanted != SAME && (is_root || own.has(wanted) || wanted == old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_may_be_anybody_for_files_and_others_who_they_are_or_were() {
+        let lesser = Identities { real: 1, effective: 2, saved: 3 };
+        let may = [1, 2, 3, 4, 5, SAME].map(|wanted| may_be(lesser, 4, wanted, false));
+        assert_eq!(may, [true, true, true, true, false, false]);
+        assert_eq!([5, SAME].map(|wanted| may_be(lesser, 4, wanted, true)), [true, false]);
+    }
+
+    #[test]
+    fn each_thread_has_its_own_and_a_new_one_its_makers() {
+        let (threads, child) = (ForFiles::default(), ForFiles::default());
+        let own = Credentials { user: 7, group: 8, ..Credentials::default() };
+        threads.set(1, Whose::User, Some(5));
+        threads.set(1, Whose::Group, Some(6));
+        threads.inherit(2, &threads, 1);
+        child.inherit(9, &threads, 1);
+        let who = |of: &ForFiles, thread| of.credentials(thread, &own).map(|all| (all.user, all.group));
+        assert_eq!([1, 2, 3].map(|thread| who(&threads, thread)), [Some((5, 6)), Some((5, 6)), None]);
+        threads.forget(Whose::User);
+        assert_eq!([1, 2].map(|thread| who(&threads, thread)), [Some((7, 6)); 2]);
+        threads.end(1);
+        threads.forget(Whose::Group);
+        assert_eq!([1, 2].map(|thread| who(&threads, thread)), [None; 2]);
+        assert_eq!(who(&child, 9), Some((5, 6)));
+    }
+}
