@@ -207,6 +207,31 @@ static void handlers(void) {
 	over();
 }
 
+/* What else than SIGCHLD tells of a child's end, or nothing. */
+static void end_signals(void) {
+	int status = 0, other[] = {SIGUSR1, 0};
+	struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO};
+	sigaction(SIGUSR1, &action, NULL);
+	for (int i = 0; i < 2; i++) {
+		handled = 0;
+		pid_t child = syscall(SYS_clone, other[i], 0, 0, 0, 0);
+		if (child == 0)
+			_exit(9);
+		say("not of the usual kind", waitpid(child, &status, 0));
+		long found = syscall(SYS_wait4, i ? child : -1, &status, i ? 0x40000000 : 0x80000000, NULL);
+		say("found", found == child);
+		say("status", status);
+		say("handled", handled);
+		say("code", handled ? told_code : 0);
+	}
+	pid_t child = fork();
+	if (child == 0)
+		_exit(3);
+	say("not of the other kind", syscall(SYS_wait4, child, &status, 0x80000000, NULL));
+	say("usual", waitpid(child, &status, 0) == child);
+	signal(SIGUSR1, SIG_DFL);
+}
+
 static void named_pipes(void) {
 	char bytes[16] = "";
 	say("mkfifo", mkfifo("fifo", 0600));
@@ -253,6 +278,30 @@ static void named_pipes(void) {
 	close(reads);
 	say("nobody reads", write(writes, "x", 1));
 	close(writes);
+	/* Who comes last finds the other, and hears when he goes. */
+	child = fork();
+	if (child == 0) {
+		int fd = open("fifo", O_WRONLY);
+		write(fd, "one", 3);
+		nanosleep(&(struct timespec){0, 100000000}, NULL);
+		write(fd, "two", 3);
+		nanosleep(&(struct timespec){0, 100000000}, NULL);
+		_exit(7);
+	}
+	nanosleep(&(struct timespec){0, 50000000}, NULL);
+	waits = open("fifo", O_RDONLY);
+	fcntl(waits, F_SETFL, O_NONBLOCK);
+	int set = epoll_create1(0);
+	struct epoll_event wanted = {EPOLLIN | EPOLLRDHUP | EPOLLET, {0}}, told;
+	say("watched", epoll_ctl(set, EPOLL_CTL_ADD, waits, &wanted));
+	for (int i = 0; i < 3; i++) {
+		say("told", epoll_wait(set, &told, 1, 2000));
+		printf("= events %x\n", told.events);
+		say("read", read(waits, bytes, 16));
+		say("no more", read(waits, bytes, 16));
+	}
+	close(set), close(waits);
+	wait_said("child", child, 0);
 	unlink("fifo");
 }
 
@@ -389,6 +438,7 @@ int main(void) {
 	by_descriptor();
 	edges();
 	handlers();
+	end_signals();
 	named_pipes();
 	moves();
 	return 0;

@@ -166,6 +166,8 @@ pub struct Process {
     pub program: RefCell<RunningProgram>,
     /// How nice it is.
     pub(crate) niceness: Cell<i32>,
+    /// The signal by which its parent hears of its end, or none: `SIGCHLD`, unless clone(2) was told otherwise.
+    pub(crate) end_signal: Cell<Option<Signal>>,
     /// Who its threads are for files.
     pub(crate) for_files: ForFiles,
     /// What it asked for with prctl(2).
@@ -222,6 +224,7 @@ impl Process {
             started_ns: nom_sys::time::now_ns(),
             program: RefCell::default(),
             niceness: Cell::new(0),
+            end_signal: Cell::new(Some(Signal::CHLD)),
             for_files: ForFiles::default(),
             controls: Controls::default(),
             limits: RefCell::default(),
@@ -260,6 +263,7 @@ impl Process {
             started_ns: nom_sys::time::now_ns(),
             program: self.program.clone(),
             niceness: self.niceness.clone(),
+            end_signal: Cell::new(Some(Signal::CHLD)),
             for_files: ForFiles::default(),
             controls: self.controls.of_child(),
             limits: self.limits.clone(),
@@ -357,6 +361,7 @@ impl Process {
             (view.other_users.1, view.other_groups.1) = (view.credentials.user, view.credentials.group);
         }
         [Whose::User, Whose::Group].into_iter().for_each(|whose| self.for_files.forget(whose));
+        self.end_signal.set(Some(Signal::CHLD));
         self.controls.begin_program();
         self.forget_timers();
         let descriptors = self.descriptors.borrow().clone();

@@ -157,7 +157,7 @@ impl Process {
         parent.child_ended.wake_all();
         if !parent.actions.borrow().get(Signal::CHLD).has(SA_NOCLDSTOP) {
             let (code, status) = what.child_code();
-            parent.send(&self.family, Info::child(code, self.id, self.user(), status));
+            parent.send(&self.family, Info::child(Signal::CHLD, code, self.id, self.user(), status));
         }
     }
 }

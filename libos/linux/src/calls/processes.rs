@@ -4,6 +4,7 @@ use super::system::usage_words;
 use crate::call::Call;
 use crate::descriptors::calls::process::named_by;
 use crate::process::{Exit, Process};
+use crate::signals::Signal;
 use crate::stops::StateChange;
 use crate::table::SystemCall;
 use alloc::format;
@@ -181,7 +182,12 @@ fn await_child(
     is_meant: impl Fn(&Process) -> bool,
 ) -> Result<Option<(Rc<Process>, ChildNews)>, Errno> {
     let (family, process) = (call.family(), call.process());
-    let is_child = |child: &Rc<Process>| child.parent() == process.id && is_meant(child);
+    // Children whose end is not told by SIGCHLD are waited for by who says so (wait(2), "Linux notes").
+    let is_of_kind = |child: &Process| {
+        let is_usual = child.end_signal.get() == Some(Signal::CHLD);
+        options & abi::__WALL != 0 || is_usual == (options & abi::__WCLONE == 0)
+    };
+    let is_child = |child: &Rc<Process>| child.parent() == process.id && is_of_kind(child) && is_meant(child);
     let look = || {
         let children: Vec<_> = family.processes().into_iter().filter(is_child).collect();
         if children.is_empty() {

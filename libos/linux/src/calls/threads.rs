@@ -6,6 +6,7 @@ use crate::call::Call;
 use crate::descriptors::calls::process::of_process;
 use crate::futex::FutexKey;
 use crate::process::Exit;
+use crate::signals::Signal;
 use crate::table::SystemCall;
 use crate::task::Task;
 use core::cell::Cell;
@@ -23,7 +24,7 @@ pub const ROWS: &[SystemCall] = &[
         clone,
         "threads, children with a copy of their parent's memory (fork), and those that share it until they \
          have a program of their own or end (CLONE_VFORK); processes that share it longer are ENOSYS, \
-         namespaces are EINVAL; an end is told by SIGCHLD",
+         namespaces are EINVAL",
     ),
     SystemCall::complete(abi::__NR_vfork, "vfork", &[], vfork),
     SystemCall::complete(abi::__NR_fork, "fork", &[], fork),
@@ -82,10 +83,15 @@ fn clone(call: &Call<'_>) -> Result<u64, Errno> {
     if has_descriptor && (is_thread || flags & abi::CLONE_PARENT_SETTID != 0) {
         return Err(Errno::EINVAL);
     }
+    // A number that is no signal's is none, as on Linux.
+    let end_signal = Signal::new(u64::from(flags & abi::CSIGNAL)).ok();
     let copies = flags & abi::CLONE_VM == 0;
     let own = if copies { Some(call.memory().duplicate()?) } else { None };
     let process = if is_thread { call.process().clone() } else { call.process().child(own) };
     let id = if is_thread { call.family().take_id() } else { process.id };
+    if !is_thread {
+        process.end_signal.set(end_signal);
+    }
     let made = Cell::new(None);
     let started = start(call, &process, id, |task| {
         let mut context = task.context.borrow_mut();

@@ -2,7 +2,7 @@
 
 use super::buffer::Buffer;
 use super::node::OpenNode;
-use super::open::Stream;
+use super::open::{Happened, Stream};
 use super::pipe::{ReadEnd, WriteEnd};
 use super::ready::Events;
 use alloc::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(crate) struct FifoEnd {
     fifo: Rc<Fifo>,
     reader: Option<ReadEnd>,
     writer: Option<WriteEnd>,
-    /// How many had come when this one did.
+    /// How many had come when this one did, without one who was there still.
     readers_before: u64,
     writers_before: u64,
     held: OpenNode,
@@ -58,7 +58,8 @@ impl Fifos {
         if access == O_WRONLY && flags & O_NONBLOCK != 0 && fifo.buffer.is_unread() {
             return Err(Errno::ENXIO);
         }
-        let (readers_before, writers_before) = (fifo.readers_came.get(), fifo.writers_came.get());
+        let readers_before = fifo.readers_came.get() - u64::from(!fifo.buffer.is_unread());
+        let writers_before = fifo.writers_came.get() - u64::from(!fifo.buffer.is_finished());
         let reads = access == O_RDONLY || access == O_RDWR;
         let writes = access == O_WRONLY || access == O_RDWR;
         fifo.readers_came.update(|count| count + u64::from(reads));
@@ -108,6 +109,13 @@ impl Stream for FifoEnd {
         // Who opens waits for the other end by either.
         self.fifo.buffer.wake_for_bytes(waker);
         self.fifo.buffer.wake_for_room(waker);
+    }
+
+    fn happened(&self) -> Happened {
+        let buffer = &self.fifo.buffer;
+        let arrived = self.reader.as_ref().map_or(0, |_| buffer.arrived());
+        let fills = self.writer.as_ref().map_or(0, |_| buffer.fills());
+        Happened { arrived, fills }
     }
 
     fn kind(&self) -> NodeType {

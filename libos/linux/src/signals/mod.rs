@@ -315,9 +315,9 @@ impl Info {
         Info::sent(signal, code, address as u32, (address >> 32) as u32)
     }
 
-    /// Of a child that ended: `CLD_*` and its status.
-    pub fn child(code: u32, process: u32, user: u32, status: u32) -> Info {
-        let mut info = Info::sent(Signal::CHLD, code as i32, process, user);
+    /// By which a parent hears of a child: `CLD_*` and its status.
+    pub fn child(signal: Signal, code: u32, process: u32, user: u32, status: u32) -> Info {
+        let mut info = Info::sent(signal, code as i32, process, user);
         info.fields[2] = status;
         info
     }

@@ -334,6 +334,9 @@ fn read_link(call: &Call<'_>, descriptor: i32, index: usize) -> Result<u64, Errn
 
 fn access(call: &Call<'_>, descriptor: i32, index: usize, flags: u32) -> Result<u64, Errno> {
     const EFFECTIVE: u32 = 0x200;
+    if flags & !(EFFECTIVE | abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
     let wanted = Access::from_bits(call.arguments[index + 1] as u32)?;
     let (user, group) = {
         let view = call.process().view.borrow();
