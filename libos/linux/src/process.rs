@@ -166,7 +166,7 @@ pub struct Process {
     pub program: RefCell<RunningProgram>,
     /// How nice it is.
     pub(crate) niceness: Cell<i32>,
-    /// The signal by which its parent hears of its end, or none: `SIGCHLD`, unless clone(2) was told otherwise.
+    /// The signal that tells its parent of its end, or none: `SIGCHLD`, unless clone(2) was told otherwise.
     pub(crate) end_signal: Cell<Option<Signal>>,
     /// Who its threads are for files.
     pub(crate) for_files: ForFiles,

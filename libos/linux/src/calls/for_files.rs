@@ -4,7 +4,7 @@
 use super::identities::{Identities, SAME, Whose};
 use crate::call::Call;
 use crate::table::SystemCall;
-use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use linux_raw_sys::general as abi;
 use nom_fs::Credentials;
@@ -20,12 +20,16 @@ type Others = (Option<u32>, Option<u32>);
 
 /// What the threads of a process said of that; mostly none did.
 #[derive(Debug, Default)]
-pub(crate) struct ForFiles(RefCell<BTreeMap<u32, Others>>);
+pub(crate) struct ForFiles(RefCell<Vec<(u32, Others)>>);
 
 impl ForFiles {
+    fn of(&self, thread: u32) -> Option<Others> {
+        self.0.borrow().iter().find(|(other, _)| *other == thread).map(|(_, others)| *others)
+    }
+
     /// The rights of a thread for files, if it has others than its process, which has `own`.
     pub fn credentials(&self, thread: u32, own: &Credentials) -> Option<Credentials> {
-        let (user, group) = self.0.borrow().get(&thread).copied()?;
+        let (user, group) = self.of(thread)?;
         let mut credentials = own.clone();
         credentials.user = user.unwrap_or(own.user);
         credentials.group = group.unwrap_or(own.group);
@@ -34,7 +38,7 @@ impl ForFiles {
 
     /// The user or the group of a thread, if it has another than its process.
     pub fn get(&self, thread: u32, whose: Whose) -> Option<u32> {
-        let (user, group) = self.0.borrow().get(&thread).copied()?;
+        let (user, group) = self.of(thread)?;
         match whose {
             Whose::User => user,
             Whose::Group => group,
@@ -42,31 +46,32 @@ impl ForFiles {
     }
 
     fn set(&self, thread: u32, whose: Whose, number: Option<u32>) {
-        let mut all = self.0.borrow_mut();
-        let others = all.entry(thread).or_default();
-        match whose {
-            Whose::User => others.0 = number,
-            Whose::Group => others.1 = number,
+        let (user, group) = self.of(thread).unwrap_or_default();
+        self.end(thread);
+        let others = match whose {
+            Whose::User => (number, group),
+            Whose::Group => (user, number),
+        };
+        if others != Others::default() {
+            self.0.borrow_mut().push((thread, others));
         }
-        all.retain(|_, others| *others != Others::default());
     }
 
     /// All threads are for files who they are otherwise: that has just been said.
     pub fn forget(&self, whose: Whose) {
-        let threads: alloc::vec::Vec<u32> = self.0.borrow().keys().copied().collect();
+        let threads: Vec<u32> = self.0.borrow().iter().map(|(thread, _)| *thread).collect();
         threads.into_iter().for_each(|thread| self.set(thread, whose, None));
     }
 
     /// A thread has ended.
     pub fn end(&self, thread: u32) {
-        self.0.borrow_mut().remove(&thread);
+        self.0.borrow_mut().retain(|(other, _)| *other != thread);
     }
 
     /// A new thread is who began it, a thread of the process that has `from`.
     pub fn inherit(&self, thread: u32, from: &ForFiles, by: u32) {
-        let others = from.0.borrow().get(&by).copied();
-        if let Some(others) = others {
-            self.0.borrow_mut().insert(thread, others);
+        if let Some(others) = from.of(by) {
+            self.0.borrow_mut().push((thread, others));
         }
     }
 }

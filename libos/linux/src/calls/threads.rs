@@ -60,9 +60,8 @@ pub const ROWS: &[SystemCall] = &[
     }),
 ];
 
-fn clone(call: &Call<'_>) -> Result<u64, Errno> {
-    let [flags, stack, parent_thread, child_thread, thread_pointer, _] = call.arguments;
-    let flags = flags as u32;
+/// Whether there are children and threads of that kind.
+fn check_flags(flags: u32) -> Result<(), Errno> {
     const NAMESPACES: u32 = abi::CLONE_NEWNS
         | abi::CLONE_NEWUTS
         | abi::CLONE_NEWIPC
@@ -83,6 +82,14 @@ fn clone(call: &Call<'_>) -> Result<u64, Errno> {
     if has_descriptor && (is_thread || flags & abi::CLONE_PARENT_SETTID != 0) {
         return Err(Errno::EINVAL);
     }
+    Ok(())
+}
+
+fn clone(call: &Call<'_>) -> Result<u64, Errno> {
+    let [flags, stack, parent_thread, child_thread, thread_pointer, _] = call.arguments;
+    let flags = flags as u32;
+    let is_thread = flags & abi::CLONE_THREAD != 0;
+    check_flags(flags)?;
     // A number that is no signal's is none, as on Linux.
     let end_signal = Signal::new(u64::from(flags & abi::CSIGNAL)).ok();
     let copies = flags & abi::CLONE_VM == 0;
@@ -107,7 +114,7 @@ fn clone(call: &Call<'_>) -> Result<u64, Errno> {
         if flags & abi::CLONE_PARENT_SETTID != 0 {
             call.memory().write_value(parent_thread, &id)?;
         }
-        if has_descriptor {
+        if flags & abi::CLONE_PIDFD != 0 {
             let descriptor = of_process(call, process.clone(), 0)?;
             made.set(Some(descriptor));
             call.memory().write_value(parent_thread, &descriptor)?;

@@ -392,9 +392,15 @@ impl<N: Nic> Stack<N> {
         if !self.delay().is_zero() {
             self.flush_due();
         } else if self.unsent() >= TOGETHER {
-            self.emit();
-            self.link.flush(self.now);
+            self.emit_all();
         }
+    }
+
+    /// Not part of whoever asks, each of which would have it.
+    #[inline(never)]
+    fn emit_all(&mut self) {
+        self.emit();
+        self.link.flush(self.now);
     }
 
     /// Flows with something to send, and packets that the device was not told of.
@@ -406,15 +412,14 @@ impl<N: Nic> Stack<N> {
     /// Lets go of what was sent outside [`Application`]'s methods, if it must not wait for the next
     /// [`Stack::poll`]: what is sent first after one goes at once, what follows when it is enough, or when W
     /// is over. What one connection is given in pieces mostly goes as one segment so, or as two.
-    #[inline]
+    #[inline(never)]
     pub fn let_go(&mut self) {
         if !self.delay().is_zero() {
             self.flush_due();
         } else if !self.has_let_go || self.unsent() >= TOGETHER || self.batch_max == 1 {
             self.advance(Instant::from_nanos(self.link.nic.now_ns(self.now.nanos())));
             self.has_let_go = true;
-            self.emit();
-            self.link.flush(self.now);
+            self.emit_all();
         }
     }
 
