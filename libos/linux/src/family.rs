@@ -8,7 +8,7 @@ use crate::load::LoadError;
 use crate::machine::Spaces;
 use crate::process::{Exit, Process};
 use crate::runners::Runners;
-use crate::signals::{Info, Signal};
+use crate::signals::Info;
 use crate::task::Task;
 use crate::trace::Tracer;
 use crate::vdso::VdsoImage;
@@ -274,14 +274,13 @@ impl ProcessFamily {
     fn tell_parent(&self, process: &Rc<Process>, exit: Exit) {
         let parent = self.process(process.parent.get()).filter(|parent| !parent.has_ended());
         let Some(parent) = parent else { return self.remove(process.id) };
-        let signal = process.end_signal.get();
-        let is_usual = signal == Some(Signal::CHLD);
+        let is_usual = process.ends_by_sigchld();
         if is_usual && !parent.keeps_ended_children() {
             self.remove(process.id);
         }
         // Who waits for any of them learns that there is none left, too.
         parent.child_ended.wake_all();
-        if let Some(signal) = signal.filter(|_| !is_usual || !parent.ignores_children()) {
+        if let Some(signal) = process.end_signal.get().filter(|_| !is_usual || !parent.ignores_children()) {
             let (code, status) = exit.child_code();
             parent.send(self, Info::child(signal, code, process.id, process.user(), status));
         }

@@ -429,6 +429,11 @@ impl Process {
         self.end_waiters.wake();
     }
 
+    /// Whether its parent hears of its end as of most.
+    pub(crate) fn ends_by_sigchld(&self) -> bool {
+        self.end_signal.get() == Some(Signal::CHLD)
+    }
+
     /// Whether its children stay until it asks for them.
     pub(crate) fn keeps_ended_children(&self) -> bool {
         !self.ignores_children() && !self.actions.borrow().get(Signal::CHLD).has(SA_NOCLDWAIT)

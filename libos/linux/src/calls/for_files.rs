@@ -15,8 +15,9 @@ pub const ROWS: &[SystemCall] = &[
     SystemCall::complete(abi::__NR_setfsgid, "setfsgid", &["group"], |call| Ok(change(call, Whose::Group))),
 ];
 
-/// The user and the group that a thread has for files, if others than its process has.
-type Others = (Option<u32>, Option<u32>);
+/// The user and the group that a thread has for files, if others than its process has: as [`Whose`] numbers
+/// them.
+type Others = [Option<u32>; 2];
 
 /// What the threads of a process said of that; mostly none did.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ impl ForFiles {
 
     /// The rights of a thread for files, if it has others than its process, which has `own`.
     pub fn credentials(&self, thread: u32, own: &Credentials) -> Option<Credentials> {
-        let (user, group) = self.of(thread)?;
+        let [user, group] = self.of(thread)?;
         let mut credentials = own.clone();
         credentials.user = user.unwrap_or(own.user);
         credentials.group = group.unwrap_or(own.group);
@@ -38,20 +39,13 @@ impl ForFiles {
 
     /// The user or the group of a thread, if it has another than its process.
     pub fn get(&self, thread: u32, whose: Whose) -> Option<u32> {
-        let (user, group) = self.of(thread)?;
-        match whose {
-            Whose::User => user,
-            Whose::Group => group,
-        }
+        self.of(thread)?[whose as usize]
     }
 
     fn set(&self, thread: u32, whose: Whose, number: Option<u32>) {
-        let (user, group) = self.of(thread).unwrap_or_default();
+        let mut others = self.of(thread).unwrap_or_default();
+        others[whose as usize] = number;
         self.end(thread);
-        let others = match whose {
-            Whose::User => (number, group),
-            Whose::Group => (user, number),
-        };
         if others != Others::default() {
             self.0.borrow_mut().push((thread, others));
         }
@@ -59,8 +53,9 @@ impl ForFiles {
 
     /// All threads are for files who they are otherwise: that has just been said.
     pub fn forget(&self, whose: Whose) {
-        let threads: Vec<u32> = self.0.borrow().iter().map(|(thread, _)| *thread).collect();
-        threads.into_iter().for_each(|thread| self.set(thread, whose, None));
+        let mut all = self.0.borrow_mut();
+        all.iter_mut().for_each(|(_, others)| others[whose as usize] = None);
+        all.retain(|(_, others)| *others != Others::default());
     }
 
     /// A thread has ended.
@@ -80,10 +75,7 @@ impl ForFiles {
 fn change(call: &Call<'_>, whose: Whose) -> u64 {
     let (wanted, thread, for_files) = (call.arguments[0] as u32, call.task().id, &call.process().for_files);
     let view = call.process().view.borrow();
-    let own = match whose {
-        Whose::User => view.users(),
-        Whose::Group => view.groups(),
-    };
+    let own = view.identities(whose);
     let old = for_files.get(thread, whose).unwrap_or(own.effective);
     if may_be(own, old, wanted, view.credentials.is_root()) {
         for_files.set(thread, whose, Some(wanted).filter(|wanted| *wanted != own.effective));

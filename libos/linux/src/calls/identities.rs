@@ -103,6 +103,14 @@ impl View {
         Identities { real, effective: self.credentials.group, saved }
     }
 
+    /// Either.
+    pub(super) fn identities(&self, whose: Whose) -> Identities {
+        match whose {
+            Whose::User => self.users(),
+            Whose::Group => self.groups(),
+        }
+    }
+
     /// Has other users from now on.
     pub(crate) fn set_users(&mut self, users: Identities) {
         self.credentials.user = users.effective;
@@ -150,15 +158,10 @@ fn change(call: &Call<'_>, whose: Whose, rule: Rule) -> Result<u64, Errno> {
     let arguments = [0, 1, 2].map(|index| call.arguments[index] as u32);
     let mut view = call.process().view.borrow_mut();
     let is_root = view.credentials.is_root();
+    let changed = rule(view.identities(whose), arguments, is_root)?;
     match whose {
-        Whose::User => {
-            let changed = rule(view.users(), arguments, is_root)?;
-            view.set_users(changed);
-        }
-        Whose::Group => {
-            let changed = rule(view.groups(), arguments, is_root)?;
-            view.set_groups(changed);
-        }
+        Whose::User => view.set_users(changed),
+        Whose::Group => view.set_groups(changed),
     }
     call.process().for_files.forget(whose);
     Ok(0)

@@ -4,7 +4,6 @@ use super::system::usage_words;
 use crate::call::Call;
 use crate::descriptors::calls::process::named_by;
 use crate::process::{Exit, Process};
-use crate::signals::Signal;
 use crate::stops::StateChange;
 use crate::table::SystemCall;
 use alloc::format;
@@ -184,8 +183,7 @@ fn await_child(
     let (family, process) = (call.family(), call.process());
     // Children whose end is not told by SIGCHLD are waited for by who says so (wait(2), "Linux notes").
     let is_of_kind = |child: &Process| {
-        let is_usual = child.end_signal.get() == Some(Signal::CHLD);
-        options & abi::__WALL != 0 || is_usual == (options & abi::__WCLONE == 0)
+        options & abi::__WALL != 0 || child.ends_by_sigchld() == (options & abi::__WCLONE == 0)
     };
     let is_child = |child: &Rc<Process>| child.parent() == process.id && is_of_kind(child) && is_meant(child);
     let look = || {

@@ -24,7 +24,7 @@ const GET_QUEUE: u32 = 0x8942;
 const CHANGES: [u32; 9] = [0x8914, 0x8916, 0x891a, 0x891c, 0x891e, 0x8922, 0x8923, 0x8924, 0x8943];
 
 /// Bytes of a name, and of `struct ifreq`, whose other part is what is said of it.
-const NAME_BYTES: usize = 16;
+pub(crate) const NAME_BYTES: usize = 16;
 const REQUEST_BYTES: usize = 40;
 /// Bytes of the largest packet of the network, and of those that stay in the machine.
 pub(crate) const NETWORK_MTU: u32 = 1500;
@@ -52,15 +52,28 @@ pub(crate) struct Interface {
 /// Flags of an interface (netdevice(7)): up and running, and what kind it is.
 const UP: u32 = 0x1_0041;
 const BROADCAST: u32 = 2;
-/// The number of the one that leads to the machine itself.
+/// The numbers of the one that leads to the machine itself, and of that of the application's device.
 pub(crate) const LOOPBACK_INDEX: u32 = 1;
+pub(crate) const DEVICE_INDEX: u32 = 2;
 /// That it leads to the machine itself.
 pub(crate) const LOOPBACK: u32 = 8;
 const MULTICAST: u32 = 0x1000;
 
-/// The interface of this name, if there is one.
-pub(crate) fn interface_named(network: Option<&Network>, name: &[u8]) -> Option<Interface> {
-    interfaces(network).into_iter().find(|interface| interface.name == name)
+/// The interface of a name, which ends at a zero, if there is one.
+///
+/// # Errors
+/// `ENODEV`.
+pub(crate) fn interface_named(network: Option<&Network>, name: &[u8]) -> Result<Interface, Errno> {
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    interfaces(network).into_iter().find(|interface| interface.name == name).ok_or(Errno::ENODEV)
+}
+
+/// The interface of a number.
+///
+/// # Errors
+/// `ENODEV`.
+pub(crate) fn interface_numbered(network: Option<&Network>, index: u32) -> Result<Interface, Errno> {
+    interfaces(network).into_iter().find(|interface| interface.index == index).ok_or(Errno::ENODEV)
 }
 
 /// All of them: the loopback, and that of the application's device.
@@ -79,7 +92,14 @@ pub(crate) fn interfaces(network: Option<&Network>) -> Vec<Interface> {
             own.iter().map(|cidr| (cidr.address, cidr.prefix)).collect()
         });
         let flags = UP | BROADCAST | MULTICAST;
-        all.push(Interface { index: 2, name: b"eth0", hardware: 1, flags, mtu: NETWORK_MTU, addresses });
+        all.push(Interface {
+            index: DEVICE_INDEX,
+            name: b"eth0",
+            hardware: 1,
+            flags,
+            mtu: NETWORK_MTU,
+            addresses,
+        });
     }
     all
 }
@@ -136,13 +156,12 @@ fn socket_address(ip: Ipv4Addr) -> Vec<u8> {
 /// # Errors
 /// `ENOTTY` if it is something else; `ENODEV`; `EADDRNOTAVAIL`; `EPERM` for changes; `EFAULT`.
 pub(crate) fn answer(call: &Call<'_>, request: u32, argument: u64) -> Result<u64, Errno> {
-    let all = || interfaces(call.family().network.as_ref());
-    let memory = call.memory();
+    let (network, memory) = (call.family().network.as_ref(), call.memory());
     match request {
-        GET_ALL => tell_all(call, &all(), argument),
+        GET_ALL => tell_all(call, &interfaces(network), argument),
         GET_NAME => {
             let index = memory.read_value::<u32>(argument.wrapping_add(NAME_BYTES as u64))?;
-            let found = all().into_iter().find(|interface| interface.index == index).ok_or(Errno::ENODEV)?;
+            let found = interface_numbered(network, index)?;
             memory.write(argument, &found.request(&index.to_ne_bytes())).map(|()| 0)
         }
         _ if CHANGES.contains(&request) => Err(Errno::EPERM),
@@ -150,8 +169,7 @@ pub(crate) fn answer(call: &Call<'_>, request: u32, argument: u64) -> Result<u64
         | GET_INDEX | GET_QUEUE => {
             let mut name = [0; NAME_BYTES];
             memory.read(argument, &mut name)?;
-            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            let found = all().into_iter().find(|interface| interface.name == name).ok_or(Errno::ENODEV)?;
+            let found = interface_named(network, &name)?;
             memory.write(argument, &found.request(&found.told(request)?)).map(|()| 0)
         }
         _ => Err(Errno::ENOTTY),

@@ -609,7 +609,7 @@ impl<N: Nic> Stack<N> {
     }
 
     /// Sends what all marked flows have to send.
-    #[inline(never)]
+    #[inline]
     pub(super) fn emit(&mut self) {
         if self.dirty.is_empty() {
             return;

@@ -288,8 +288,7 @@ impl<N: Nic> Stack<N> {
         self.set_up(application);
         self.ask_for_neighbours();
         self.receive(application, queues);
-        self.emit();
-        self.link.flush(self.now);
+        self.emit_all();
         self.has_let_go = false;
         earliest([self.next_deadline(), queues.due()])
     }

@@ -205,8 +205,7 @@ impl<N: Nic> Stack<N> {
                 self.link.nic.attribute(arrival.label);
                 self.input(application, arrival);
                 if self.batch_max == 1 || queues.is_turn_over() {
-                    self.emit();
-                    self.link.flush(self.now);
+                    self.emit_all();
                 }
                 self.flush_overdue();
             }
@@ -396,9 +395,10 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// Not part of whoever asks, each of which would have it.
+    /// Sends what all marked flows have to send, and tells the device. Not inlined: each of whoever asks
+    /// would have it.
     #[inline(never)]
-    fn emit_all(&mut self) {
+    pub(super) fn emit_all(&mut self) {
         self.emit();
         self.link.flush(self.now);
     }

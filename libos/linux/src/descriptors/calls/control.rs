@@ -3,7 +3,7 @@
 use super::get;
 use super::make::add;
 use crate::call::Call;
-use crate::descriptors::interfaces::LOOPBACK_INDEX;
+use crate::descriptors::interfaces::{DEVICE_INDEX, LOOPBACK_INDEX};
 use crate::descriptors::message::{Note, OwnMarks, Received, Sender};
 use crate::descriptors::open::Description;
 use crate::descriptors::options::{IP, IPV6, UDP, UDP_GRO, UDP_SEGMENT};
@@ -25,8 +25,6 @@ const ALIGNMENT: u64 = 8;
 /// Most descriptors that go along with a message.
 const RIGHTS_MAX: u64 = 253;
 const NS_IN_S: u64 = 1_000_000_000;
-/// The interface of the application's device, as netlink tells it.
-const DEVICE: u32 = 2;
 
 /// What is said of a message that is sent.
 #[derive(Debug, Default)]
@@ -288,7 +286,7 @@ fn put_marks(
 
 /// Which of our addresses a datagram was sent to: `struct in_pktinfo`, `struct in6_pktinfo`.
 fn put_destination(call: &Call<'_>, socket: &dyn Socket, room: &mut Room, to: IpAddr) -> Result<(), Errno> {
-    let interface = if to.is_loopback() { LOOPBACK_INDEX } else { DEVICE }.to_ne_bytes();
+    let interface = if to.is_loopback() { LOOPBACK_INDEX } else { DEVICE_INDEX }.to_ne_bytes();
     match to {
         IpAddr::V4(to) if socket.options().has(IP, abi::IP_PKTINFO) => {
             let contents = [interface, to.octets(), to.octets()];

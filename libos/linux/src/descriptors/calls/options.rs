@@ -3,7 +3,7 @@
 use super::get;
 use crate::call::Call;
 use crate::descriptors::inet::is_within;
-use crate::descriptors::interfaces::{NETWORK_MTU, interface_named, interfaces};
+use crate::descriptors::interfaces::{NAME_BYTES, NETWORK_MTU, interface_named, interface_numbered};
 use crate::descriptors::options::{IP, IPV6, Options, TCP, UDP};
 use crate::descriptors::socket::{Address, Membership, Socket};
 use crate::descriptors::tcp_info::segment_of;
@@ -20,8 +20,6 @@ const US_IN_S: u64 = 1_000_000;
 /// The one control of congestion that there is (RFC 9438), and bytes of a name of one.
 const CONGESTION: &[u8] = b"cubic";
 const CONGESTION_BYTES: usize = 16;
-/// Bytes of an interface's name, with a zero behind it (`IFNAMSIZ`).
-const DEVICE_BYTES: usize = 16;
 
 /// These calls.
 pub(crate) const ROWS: &[SystemCall] = &[
@@ -110,13 +108,12 @@ fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
 
 /// An interface by its name, or all by none (socket(7)).
 fn bind_to_device(call: &Call<'_>, options: &Options, at: u64, len: u32) -> Result<(), Errno> {
-    let mut name = [0; DEVICE_BYTES];
-    let len = (len as usize).min(DEVICE_BYTES - 1);
+    let mut name = [0; NAME_BYTES];
+    let len = (len as usize).min(NAME_BYTES - 1);
     call.memory().read(at, &mut name[..len])?;
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    let index = match name {
-        [] => 0,
-        name => interface_named(call.family().network.as_ref(), name).ok_or(Errno::ENODEV)?.index,
+    let index = match name[0] {
+        0 => 0,
+        _ => interface_named(call.family().network.as_ref(), &name)?.index,
     };
     options.set(abi::SOL_SOCKET, abi::SO_BINDTOIFINDEX, index as i32)
 }
@@ -127,11 +124,10 @@ fn bound_device(call: &Call<'_>, options: &Options, room: usize) -> Result<Vec<u
     if index == 0 {
         return Ok(Vec::new());
     }
-    if room < DEVICE_BYTES {
+    if room < NAME_BYTES {
         return Err(Errno::EINVAL);
     }
-    let all = interfaces(call.family().network.as_ref());
-    let bound = all.iter().find(|interface| interface.index == index).ok_or(Errno::ENODEV)?;
+    let bound = interface_numbered(call.family().network.as_ref(), index)?;
     Ok([bound.name, &[0]].concat())
 }
 
