@@ -125,13 +125,18 @@ impl Bench<'_> {
     /// What gold and silver keep beside a hostile bronze, in turns with a peaceful one.
     pub fn hostile(&mut self, provider: &Provider) -> Result<()> {
         for habit in Habit::HOSTILE {
-            // Each time another machine: connections that are reset while frames are lost take their time to
-            // go, and the places of those who were there before are not the next tenant's fault.
+            // Each time another machine, and nobody comes before the last have gone: connections that end
+            // while frames are lost take their time to, and their places are not the next tenant's fault.
             let what = format!("beside a hostile tenant: {}", habit.name());
             let running = self.start(provider, &what, &runs::serving(self.accelerator), &[])?;
+            let target = running.target();
             for _ in 0..self.options.turns {
-                let calm = self.beside(&running, Habit::Peaceful)?;
-                let beset = self.beside(&running, habit)?;
+                let beside = |habit| {
+                    running.inside(|| Told::wait_until_left(target, CONTROL_PORT))?;
+                    self.beside(&running, habit)
+                };
+                let calm = beside(Habit::Peaceful)?;
+                let beset = beside(habit)?;
                 for (((tenant, _), calm), beset) in TENANTS.iter().zip(&calm).zip(&beset) {
                     let kept = beset.throughput() / calm.throughput().max(1.0);
                     let p99 = |served: &Served| served.latency.value_at_quantile(0.99) as f64;

@@ -1,12 +1,12 @@
 //! The tenants, what they ask, and what the machine tells of them.
 
 use crate::serve::load::{self, Exchange, Load, Served, Transport};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Barrier;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Their names, each with its weight in hundredths.
 pub const TENANTS: [(&str, f64); 3] = [("gold", 0.50), ("silver", 0.33), ("bronze", 0.17)];
@@ -18,6 +18,9 @@ const KEYS: usize = 50;
 const VALUE: [u8; 100] = [b'v'; 100];
 /// For how long requests are not counted at first.
 pub const WARM_UP: Duration = Duration::from_millis(700);
+/// How long clients who left may have a connection, and how often that is looked at.
+const LEAVING_MAX: Duration = Duration::from_secs(60);
+const LEAVING_LOOK: Duration = Duration::from_millis(250);
 /// The control port of the machines of this bench.
 pub const CONTROL_PORT: u16 = 9999;
 
@@ -120,6 +123,24 @@ impl Told {
         let before = Told::ask(target, port)?;
         std::thread::sleep(duration);
         Ok((before, Told::ask(target, port)?))
+    }
+
+    /// Waits until those who asked have gone: whose last segment was lost is there for some seconds.
+    ///
+    /// # Errors
+    /// As [`Told::ask`]; if they do not go.
+    pub fn wait_until_left(target: SocketAddr, port: u16) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            let told = Told::ask(target, port)?;
+            let clients = told.0.iter().filter(|(name, _)| name.starts_with("nom_activity_connections{"));
+            let connections: f64 = clients.map(|(_, count)| count).sum();
+            if connections == 0.0 {
+                return Ok(());
+            }
+            ensure!(begin.elapsed() < LEAVING_MAX, "{connections} connections of clients who left stay");
+            std::thread::sleep(LEAVING_LOOK);
+        }
     }
 
     fn read(text: &str) -> Told {

@@ -122,7 +122,9 @@ fn timed(load: &Load, client: &mut impl Sockets) -> Result<Served> {
     let processors = || load.qemu.map_or(Ok(Processors::default()), Processors::now);
     let before = processors()?;
     let served = serve(client, load.duration)?;
-    Ok(Served { processors: processors()?.since(before), ..served })
+    let processors = processors()?.since(before);
+    client.take_leave()?;
+    Ok(Served { processors, ..served })
 }
 
 /// A client of some sockets, each with its index as its token, that has asked already.
@@ -141,6 +143,14 @@ pub(super) trait Sockets {
     /// # Errors
     /// If nothing can be sent.
     fn remind(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Waits for what was asked, and asks no more.
+    ///
+    /// # Errors
+    /// If a reply is wrong, or none comes.
+    fn take_leave(&mut self) -> Result<()> {
         Ok(())
     }
 }
@@ -215,6 +225,8 @@ struct Client<'a> {
     exchanges: &'a [Exchange],
     next: usize,
     seen: Seen,
+    /// Those that wait for no reply, as their client takes its leave; `None` before.
+    gone: Option<usize>,
 }
 
 struct Connection {
@@ -233,6 +245,7 @@ impl<'a> Client<'a> {
             exchanges: load.exchanges,
             next: 0,
             seen: Seen::nothing()?,
+            gone: None,
         };
         for index in 0..load.connections {
             let mut connection = Connection::open(load)?;
@@ -272,7 +285,27 @@ impl Sockets for Client<'_> {
             check(&connection.received, expected)?;
             let latency = connection.sent.elapsed().as_nanos() as u64;
             self.seen.latency.saturating_record(latency);
+            if let Some(gone) = &mut self.gone {
+                *gone += 1;
+                return Ok(());
+            }
             self.ask(index)?;
+        }
+        Ok(())
+    }
+
+    // A socket that is closed with a reply unread resets its connection (RFC 1122, 4.2.2.13). A reset that is
+    // lost, as some of hundreds at once are, is not sent again, and leaves the server with a client who never
+    // comes back and takes up a place.
+    fn take_leave(&mut self) -> Result<()> {
+        self.gone = Some(0);
+        let (begin, mut events) = (Instant::now(), Events::with_capacity(256));
+        while self.gone.is_some_and(|gone| gone < self.connections.len()) {
+            ensure!(begin.elapsed() < STUCK, "replies are missing after {} s", STUCK.as_secs());
+            self.poll.poll(&mut events, Some(PATIENCE))?;
+            for event in &events {
+                self.receive(event.token().0)?;
+            }
         }
         Ok(())
     }
