@@ -85,7 +85,8 @@ pub(crate) fn build(project: &Project, world: World, package: &str) -> Result<Pa
     let (root, target_directory) = (project.root(), project.guest_target());
     let output = target_directory.join(world.output());
     let toolchain = Toolchain::find(root)?;
-    let stamp = Stamp::new(stamp_path(project, package), toolchain.key());
+    let key = format!("{} {:?} {}", toolchain.key(), project.traces(), traces::SAID_ALONE);
+    let stamp = Stamp::new(stamp_path(project, package), key);
     if stamp.is_fresh(&world.sources(root)) {
         return Ok(output);
     }
@@ -93,9 +94,10 @@ pub(crate) fn build(project: &Project, world: World, package: &str) -> Result<Pa
     let mut cargo = cargo(&toolchain, root, &target_directory, world);
     cargo.current_dir(root).args(["--package", package, "--bins"]).stdin(Stdio::null());
     if project.traces() == Traces::Removed {
-        cargo.args(["--config", "profile.guest.debug=false", "--config"]);
-        cargo.arg(format!("target.{}.rustflags={:?}", world.triple(), traces::flags(project)?));
+        cargo.args(["--config", "profile.guest.debug=false"]);
     }
+    let flags = traces::flags_of_guests(project)?;
+    cargo.arg("--config").arg(format!("target.{}.rustflags={flags:?}", world.triple()));
     run(cargo, &project.listener, stamp.exists())
         .with_context(|| format!("{package} does not build for the guest"))?;
     stamp.mark(started).context("cannot write the build stamp")?;

@@ -12,6 +12,9 @@ const SOURCES: &str = "nom";
 const FETCHED: &str = "cargo";
 const LIBRARY: &str = "rust";
 
+/// Has the compiler replace directories in what a program says alone, and not in what is for a debugger.
+pub(crate) const SAID_ALONE: &str = "--remap-path-scope=macro";
+
 /// What a program tells of where it was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traces {
@@ -47,6 +50,19 @@ pub fn flags(project: &Project) -> Result<Vec<String>> {
     Ok(mappings(project)?.into_iter().map(flag).collect())
 }
 
+/// The same for what runs in machines. If a debugger is to find its sources, these alone are told where they
+/// are: what a program says of itself, when it panics, is then as short, and the same wherever it is built.
+///
+/// # Errors
+/// As [`remove`].
+pub fn flags_of_guests(project: &Project) -> Result<Vec<String>> {
+    let mut flags = flags(project)?;
+    if project.traces() == Traces::Kept {
+        flags.push(SAID_ALONE.into());
+    }
+    Ok(flags)
+}
+
 /// Directories of this computer and what is to be read in their places; the last that fits holds.
 fn mappings(project: &Project) -> Result<Vec<(PathBuf, &'static str)>> {
     let sysroot = Command::new("rustc").current_dir(project.root()).args(["--print", "sysroot"]).output();
@@ -55,10 +71,15 @@ fn mappings(project: &Project) -> Result<Vec<(PathBuf, &'static str)>> {
     let home = || std::env::home_dir().map(|home| home.join(".cargo"));
     let cargo =
         std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("no home directory")?;
-    Ok(vec![
+    let library = sysroot.join(Path::new("lib/rustlib/src/rust"));
+    // Cargo names what is in the checkout from there on.
+    let within = library.strip_prefix(project.root()).ok().map(Path::to_owned);
+    let mut mappings = vec![
         (cargo, FETCHED),
         (project.root().to_owned(), SOURCES),
         (project.target().to_owned(), SOURCES),
-        (sysroot.join(Path::new("lib/rustlib/src/rust")), LIBRARY),
-    ])
+        (library, LIBRARY),
+    ];
+    mappings.extend(within.map(|within| (within, LIBRARY)));
+    Ok(mappings)
 }
