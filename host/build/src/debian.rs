@@ -48,13 +48,16 @@ pub const CLIENTS: [Tool; 4] = [
 ];
 
 /// Programs of Linux that run unchanged in a machine (docs/linux.md), and their own clients.
-pub const PROGRAMS: [Tool; 15] = [
+pub const PROGRAMS: [Tool; 18] = [
     Tool::new("memcached", &["memcached"]),
     Tool::new("redis-server", &["redis-server"]),
     Tool::new("redis-tools", &["redis-benchmark"]),
     Tool::new("nginx", &["/usr/sbin/nginx", "-v"]),
     Tool::new("lighttpd", &["/usr/sbin/lighttpd", "-v"]),
     Tool::new("haproxy", &["/usr/sbin/haproxy", "-v"]),
+    Tool::new("apache2-bin", &["/usr/sbin/apache2", "-v"]),
+    Tool::new("openssh-server", &["/usr/sbin/sshd", "-V"]),
+    Tool::new("openssh-client", &["ssh"]),
     Tool::new("sqlite3", &["sqlite3"]),
     Tool::new("docker-registry", &["docker-registry"]),
     Tool::new("python3", &["/usr/bin/python3", "-c", "import asyncio, http.server"]),

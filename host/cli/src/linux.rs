@@ -11,7 +11,7 @@ use nom_abi::image::DeviceSelector;
 use nom_build::Project;
 use nom_image::manifest::BundleManifest;
 use nom_image::{Command, OciImage, Root, is_bootable};
-use nom_vmm::Memory;
+use nom_vmm::{LENT_FILE, Memory};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -148,11 +148,14 @@ fn say_taken(program: &str, root: &Root) {
     }
 }
 
-/// The program with directories of this computer, which its machine is to be lent in this order.
+/// The program with directories and files of this computer, which its machine is to be lent in this order.
 pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume]) -> BundleManifest {
     let application = &mut bundle.applications[0];
     for (number, volume) in volumes.iter().enumerate() {
         application.environment.insert(format!("volume.{number}"), volume.place().to_owned());
+        if volume.is_file() {
+            application.environment.insert(format!("volume.{number}.file"), LENT_FILE.to_owned());
+        }
     }
     if !volumes.is_empty() {
         application.devices.push(LENDER);

@@ -1,7 +1,8 @@
-//! `-v DIRECTORY:/PATH`, `-v DISK:/PATH`: directories and disks of this computer that an application finds.
+//! `-v DIRECTORY:/PATH`, `-v FILE:/PATH`, `-v DISK:/PATH`: directories, files and disks of this computer that
+//! an application finds.
 //!
-//! A program of Linux reads and writes the directory itself, as with Docker, or what the disk has. What an
-//! application of nom's own finds is a copy of a directory, which goes along with it.
+//! A program of Linux reads and writes the directory or file itself, as with Docker, or what the disk has.
+//! What an application of nom's own finds is a copy of a directory, which goes along with it.
 
 use anyhow::{Context, Result, bail, ensure};
 use nom_image::manifest::{BundleManifest, Mount};
@@ -22,7 +23,8 @@ impl FromStr for Volume {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Volume> {
-        let expected = "expected DIRECTORY:/PATH, such as /srv/www:/, with :ro or :rw behind it or without";
+        let expected = "expected DIRECTORY:/PATH or FILE:/PATH, as /srv/www:/, with :ro or :rw behind it \
+                        or without";
         let (place, access) = match text.rsplit_once(':') {
             Some((place, "ro")) => (place, Some(DirectoryAccess::ReadOnly)),
             Some((place, "rw")) => (place, Some(DirectoryAccess::ReadWrite)),
@@ -63,8 +65,8 @@ pub fn given_files(bundle: BundleManifest, volumes: &[Volume]) -> Result<BundleM
 /// The directories that a machine uses for these volumes.
 ///
 /// # Errors
-/// If one is neither a directory that this process can read nor a disk that it can mount, or two are to be
-/// at one place.
+/// If one is neither a directory or file that this process can read nor a disk that it can mount, or two are
+/// to be at one place.
 pub fn lent_directories(volumes: &[Volume]) -> Result<Vec<LentDirectory>> {
     let mut places: Vec<&str> = volumes.iter().map(Volume::place).collect();
     places.sort_unstable();
@@ -104,11 +106,20 @@ impl Volume {
         let lent = if path.is_dir() {
             std::fs::read_dir(&path).with_context(|| format!("-v {self}: cannot read {}", path.display()))?;
             Lent::Directory(path)
+        } else if self.is_file() {
+            disk::check_file(&path).with_context(|| format!("-v {self}"))?;
+            Lent::File(path)
         } else {
             disk::check(&path, access).with_context(|| format!("-v {self}"))?;
             Lent::Disk(path)
         };
         Ok(LentDirectory { lent, access, owners: Owners::of_this_process() })
+    }
+
+    /// Whether it is a file alone: neither a directory nor a disk.
+    pub fn is_file(&self) -> bool {
+        let path = &self.mount.directory;
+        path.is_file() && !disk::is_one(path).unwrap_or(false)
     }
 }
 
@@ -139,7 +150,7 @@ mod tests {
     fn what_cannot_be_lent_is_named() {
         let site = tempfile::tempdir().expect("a directory");
         let (there, file) = (site.path().display(), site.path().join("file"));
-        std::fs::write(&file, "").expect("written");
+        std::fs::write(&file, [0; 4096]).expect("written");
         let lent = |texts: &[String]| {
             let volumes: Vec<Volume> = texts.iter().map(|text| text.parse().expect("a volume")).collect();
             lent_directories(&volumes).map_err(|error| format!("{error:#}"))

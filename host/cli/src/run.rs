@@ -164,8 +164,7 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
     }
     if options.detach && !was_set_up {
         // Nobody was told of it, and there is nothing to see.
-        std::fs::remove_dir_all(directory)
-            .with_context(|| format!("cannot remove {}", directory.display()))?;
+        store::remove(directory)?;
     }
     Ok(status)
 }

@@ -25,6 +25,8 @@ const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(10);
 const HOLD_MAX: Duration = Duration::from_secs(1);
 /// How long one waits for a start of the same name to be done or given up.
 const STARTED_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a directory is tried to be removed whose files go meanwhile.
+const REMOVALS: usize = 100;
 const RECORD: &str = "machine.json";
 /// Present if somebody asked the machine to end: a [`Request`].
 const REQUEST: &str = "request";
@@ -253,8 +255,7 @@ impl Store {
     fn clear(&self, name: &str) -> Result<()> {
         let directory = self.machines().join(name);
         if is_abandoned(&directory, HOLD_MAX) {
-            std::fs::remove_dir_all(&directory)
-                .with_context(|| format!("cannot remove {}", directory.display()))?;
+            remove(&directory)?;
         }
         Ok(())
     }
@@ -328,11 +329,26 @@ impl Store {
         let abandoned = self.names()?.into_iter().map(|name| self.machines().join(name));
         directories.extend(abandoned.filter(|directory| is_abandoned(directory, SETUP_MAX)));
         for directory in directories {
-            std::fs::remove_dir_all(&directory)
-                .with_context(|| format!("cannot remove {}", directory.display()))?;
+            remove(&directory)?;
         }
         Ok(())
     }
+}
+
+/// Removes a directory with all that is in it. Another `nom` may just do the same.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove(directory: &Path) -> Result<()> {
+    // Of what is in it each may be gone already, one by one: then the next try finds less.
+    for _ in 0..REMOVALS {
+        match std::fs::remove_dir_all(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound && directory.exists() => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            done => return done.with_context(|| format!("cannot remove {}", directory.display())),
+        }
+    }
+    bail!("cannot remove {}: somebody removes it meanwhile", directory.display())
 }
 
 /// Whether a directory that is older than `age_min` has no record, and nobody who is about to write it.
@@ -469,8 +485,7 @@ impl Machine {
     /// # Errors
     /// If its directory cannot be removed.
     pub fn remove(&self) -> Result<()> {
-        std::fs::remove_dir_all(&self.directory)
-            .with_context(|| format!("cannot remove {}", self.directory.display()))
+        remove(&self.directory)
     }
 
     /// Lets it be started once more: it is not stopped any longer.

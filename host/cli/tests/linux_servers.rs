@@ -3,6 +3,7 @@
 mod common;
 
 use common::{PATIENCE, Site, ask, free_port, said};
+use std::io::Read;
 use std::net::UdpSocket;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -207,6 +208,71 @@ fn lighttpd_serves_files() {
     let names = std::fs::read_to_string("/etc/passwd").expect("it is there");
     assert!(server.get(0, "/passwd").ends_with(&names));
     server.load(0, "/passwd");
+}
+
+/// Processes of several threads each, which share a port and a board of who does what.
+#[test]
+fn apache_serves_with_two_processes_of_threads() {
+    let site = Site::new();
+    let configuration = "ServerRoot /tmp\nServerName nom\nPidFile /tmp/pid\nListen 80\nErrorLog /dev/stderr\n\
+        LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so\n\
+        LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so\n\
+        StartServers 2\nUser nobody\nGroup nogroup\nDocumentRoot /etc\n\
+        <Directory /etc>\nRequire all granted\n</Directory>\n";
+    let path = site.write("apache.conf", configuration).display().to_string();
+    let options = format!("--include /usr/lib/apache2/modules --include {path}");
+    let program = ["/usr/sbin/apache2", "-D", "FOREGROUND", "-f", &path];
+    let Some(server) = Server::start(site, "apache2-bin", &[80], &options, &program) else { return };
+    server.wait_for(GET, "404 Not Found");
+    let names = std::fs::read_to_string("/etc/passwd").expect("it is there");
+    assert!(server.get(0, "/passwd").ends_with(&names));
+    server.load(0, "/passwd");
+}
+
+/// A process a connection, users, and a terminal for whoever wants one.
+#[test]
+fn sshd_lets_somebody_in_with_his_key_and_a_terminal() {
+    const SSHD: &str = "/usr/sbin/sshd";
+    let site = Site::new();
+    if !is_there("openssh-server", SSHD) || !is_there("openssh-client", "/usr/bin/ssh") {
+        return;
+    }
+    let key = site.path().join("key").display().to_string();
+    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &key]).output();
+    assert!(made.is_ok_and(|made| made.status.success()), "a key is made");
+    // Whose directories these are here matters to sshd: it looks at copies there.
+    let script = format!(
+        "mkdir -p /run/sshd /tmp/keys && cp {key} {key}.pub /tmp/keys && chmod 600 /tmp/keys/key && \
+         exec {SSHD} -D -e -f /dev/null -h /tmp/keys/key -o AuthorizedKeysFile=/tmp/keys/key.pub \
+         -o StrictModes=no -o UsePAM=no"
+    );
+    let included = [SSHD, "/bin/bash", "/bin/mkdir", "/bin/cp", "/bin/chmod", "/usr/bin/id", "/usr/bin/tty"];
+    let included: String = included.iter().map(|path| format!("--include {path} ")).collect();
+    let options = format!("{included} --include {key} --include {key}.pub");
+    let server = Server::start(site, "dash", &[22], &options, &["/bin/sh", "-c", &script]);
+    let server = server.expect("a shell is there");
+    server.wait_until("it greets", || {
+        let mut greeting = [0; 4];
+        let connection = std::net::TcpStream::connect(("127.0.0.1", server.ports[0]));
+        connection.and_then(|mut it| it.read_exact(&mut greeting)).is_ok_and(|()| greeting == *b"SSH-")
+    });
+    let port = server.ports[0].to_string();
+    let ssh = |words: &[&str]| {
+        let trusting =
+            ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes"];
+        let words = [
+            &["ssh", "-q", "-i", &key, "-p", &port][..],
+            &trusting,
+            &words[..1],
+            &["root@127.0.0.1"],
+            &words[1..],
+        ];
+        server.client(&words.concat())
+    };
+    let said = ssh(&["-T", "id; tty || true"]);
+    assert!(said.contains("uid=0(root)") && said.contains("not a tty"), "{said}");
+    let said = ssh(&["-tt", "tty; echo $((6 * 7))"]);
+    assert!(said.contains("/dev/pts/") && said.contains("42"), "{said}");
 }
 
 #[test]

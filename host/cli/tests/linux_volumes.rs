@@ -102,6 +102,42 @@ fn what_a_shell_does_in_a_volume_is_done_here() {
     assert_eq!(std::fs::read_dir(&fixed).expect("read").count(), 1);
 }
 
+/// As with Docker: what is beside it stays here, and in its place there it cannot be replaced.
+#[test]
+fn a_file_alone_is_read_and_written_here() {
+    let site = Site::new();
+    if std::fs::metadata(site.path()).expect("it is there").uid() != 0 {
+        eprintln!("skipped: root lends files");
+        return;
+    }
+    let data = directory(&site, "data");
+    for (name, contents) in [("it", "from here\n"), ("fixed", "kept\n"), ("secret", "of ours\n")] {
+        std::fs::write(data.join(name), contents).expect("written");
+    }
+    let script = "read line </etc/app/it.conf; echo read $line; echo from there >>/etc/app/it.conf; \
+        echo lost >/etc/app/fixed; rm /etc/app/it.conf 2>&1; echo new >/etc/app/new; \
+        mv /etc/app/new /etc/app/it.conf 2>&1; ls /etc/app; stat -c '%F of %s' /etc/app/it.conf; exit 4";
+    let tools = ["ls", "mv", "rm", "stat"];
+    let included: String = tools.iter().map(|tool| format!(" --include /bin/{tool}")).collect();
+    let options = format!("-v data/it:/etc/app/it.conf -v data/fixed:/etc/app/fixed:ro{included}");
+    let (status, said) = run(&site, &options, &["/bin/dash", "--", "-c", script]);
+    assert_eq!(status, Some(4), "{said}");
+    for line in [
+        "read from here",
+        "rm: cannot remove '/etc/app/it.conf': Device or resource busy",
+        "mv: cannot move '/etc/app/new' to '/etc/app/it.conf': Device or resource busy",
+        "regular file of 21",
+    ] {
+        assert!(said.lines().any(|other| other.trim_end() == line), "{line}: {said}");
+    }
+    assert!(said.contains("cannot create /etc/app/fixed: Read-only file system"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+    let read = |name: &str| std::fs::read_to_string(data.join(name)).expect(name);
+    assert_eq!((&*read("it"), &*read("fixed")), ("from here\nfrom there\n", "kept\n"));
+    let (status, said) = run(&site, "-v data/it:/bin", &["/bin/dash", "--", "-c", "true"]);
+    assert!(status != Some(0) && said.contains("the volume at /bin"), "{said}");
+}
+
 #[test]
 fn a_database_of_sqlite_is_one_here_too() {
     if !is_there("sqlite3", "/usr/bin/sqlite3") {

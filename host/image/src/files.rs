@@ -64,11 +64,14 @@ impl Files {
         self.whole_root()?.disk_header()
     }
 
-    /// The root, with the directories that are added to it.
+    /// The root, with the directories and files that are added to it.
     fn whole_root(&self) -> Result<Root> {
         let mut root = self.root.clone().unwrap_or_default();
         for mount in &self.mounts {
-            root.add_directory(&mount.directory, &mount.at)?;
+            match mount.directory.is_file() {
+                true => root.add_file(&mount.directory, &mount.at)?,
+                false => root.add_directory(&mount.directory, &mount.at)?,
+            }
         }
         Ok(root)
     }

@@ -191,14 +191,19 @@ pub enum Lent {
     Directory(PathBuf),
     /// What a disk has: a file with an ext4 in it, by its absolute path.
     Disk(PathBuf),
+    /// A file alone, by its absolute path: a directory that has nothing else, under the name [`LENT_FILE`].
+    File(PathBuf),
 }
+
+/// What a file that is lent alone is called in its directory.
+pub const LENT_FILE: &str = "file";
 
 impl Lent {
     /// Where QEMU finds it, from the machine's directory, in which QEMU runs.
     pub fn place(&self, number: usize) -> PathBuf {
         match self {
             Lent::Directory(path) => path.clone(),
-            Lent::Disk(_) => format!("volume{number}").into(),
+            Lent::Disk(_) | Lent::File(_) => format!("volume{number}").into(),
         }
     }
 }

@@ -1,11 +1,14 @@
-//! Disks that machines write: files of this computer with an ext4 in them.
+//! Disks that machines write, files of this computer with an ext4 in them; and files that are lent alone.
 //!
 //! A disk's file system is mounted by this computer's kernel, in a mount namespace that QEMU alone is in, and
 //! lent as a directory. So a file that is synchronised lies on the disk by the rules of that kernel's own
 //! ext4 and journal, and when the machine ends, however it does, the namespace ends with it, and the file
 //! system is unmounted and clean. A lock that QEMU holds keeps others from mounting it meanwhile.
+//!
+//! A file is mounted over an empty one in a directory that has nothing else, there, too: what is beside it is
+//! not lent, and whoever replaces it here by another of its name does so without the machine, as with Docker.
 
-use crate::config::{DirectoryAccess, Lent, LentDirectory};
+use crate::config::{DirectoryAccess, LENT_FILE, Lent, LentDirectory};
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
@@ -22,11 +25,18 @@ const CAREFUL: &str = "loop,nosuid,nodev,noexec";
 /// Words that start what is behind them in a mount namespace of its own.
 const APART: [&str; 5] = ["unshare", "--mount", "--propagation", "private", "--"];
 
-/// Mounts disks, of which each has four words, up to `--`, and becomes what is behind that: its file, where
-/// it is mounted, how, and which loop devices of the same file are to be gone first, by whether they are
-/// read-only. A machine that has just ended may not have unmounted yet.
+/// Mounts disks and files, of which each has four words, up to `--`, and becomes what is behind that. Of a
+/// disk: its file, where it is mounted, how, and which loop devices of the same file are to be gone first, by
+/// whether they are read-only; a machine that has just ended may not have unmounted yet. Of a file: where it
+/// is, the directory that it is to be in, its name there, and `file`.
 const MOUNT: &str = r#"
 while [ "$1" != -- ]; do
+    if [ "$4" = file ]; then
+        mkdir -p "$2" && mount --types tmpfs --options mode=755,size=64k none "$2" \
+            && : >"$2/$3" && mount --bind -- "$1" "$2/$3" || exit 75
+        shift 4
+        continue
+    fi
     tries=200
     while losetup --noheadings --output RO --associated "$1" | grep -q "$4"; do
         tries=$((tries - 1))
@@ -65,6 +75,29 @@ pub fn check(image: &Path, access: DirectoryAccess) -> Result<()> {
     Ok(())
 }
 
+/// Whether what a file has may be a disk: an ext4, or nothing at all yet, where one is forgotten to be made.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_one(image: &Path) -> Result<bool> {
+    let mut start = [0; MAGIC_AT as usize + MAGIC.len()];
+    let is_long = File::open(image)?.read_exact_at(&mut start, 0).is_ok();
+    Ok(is_long && (start.ends_with(&MAGIC) || start.iter().all(|byte| *byte == 0)))
+}
+
+/// Checks that a file can be lent alone.
+///
+/// # Errors
+/// If it is none, this process cannot read it, or may not mount.
+pub fn check_file(file: &Path) -> Result<()> {
+    let name = file.display();
+    ensure!(file.is_file(), "{name} is neither a directory nor a file");
+    File::open(file).with_context(|| format!("cannot read {name}"))?;
+    let is_root = rustix::process::geteuid().is_root();
+    ensure!(is_root, "root lends a file alone: run nom as root, or lend the directory that it is in");
+    Ok(())
+}
+
 fn lock(access: DirectoryAccess) -> FlockOperation {
     match access {
         DirectoryAccess::ReadOnly => FlockOperation::NonBlockingLockShared,
@@ -72,10 +105,12 @@ fn lock(access: DirectoryAccess) -> FlockOperation {
     }
 }
 
-/// Words that mount the disks of a machine, before those that start it; none if it has no disk.
+/// Words that mount the disks and files of a machine, before those that start it; none if it has neither.
 pub(crate) fn words(directories: &[LentDirectory]) -> Vec<String> {
-    let disks: Vec<_> = directories.iter().enumerate().filter_map(|(number, it)| disk(number, it)).collect();
-    if disks.is_empty() {
+    let all = || directories.iter().enumerate();
+    let disks: Vec<_> = all().filter_map(|(number, it)| disk(number, it)).collect();
+    let files: Vec<_> = all().filter_map(|(number, it)| file(number, it)).collect();
+    if disks.is_empty() && files.is_empty() {
         return Vec::new();
     }
     let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -83,9 +118,16 @@ pub(crate) fn words(directories: &[LentDirectory]) -> Vec<String> {
         let kind = if *access == DirectoryAccess::ReadOnly { "--shared" } else { "--exclusive" };
         own(&["flock", "--no-fork", "--nonblock", "--conflict-exit-code", "75", kind, image])
     });
-    let mounts = disks.iter().flat_map(|(_, words)| words.clone());
+    let mounts = disks.iter().map(|(_, words)| words).chain(&files).flatten().cloned();
     let script = own(&APART).into_iter().chain(own(&["sh", "-c", MOUNT, "sh"]));
     locks.chain(script).chain(mounts).chain(own(&["--"])).collect()
+}
+
+/// What [`MOUNT`] is told of a directory that a file is lent by.
+fn file(number: usize, directory: &LentDirectory) -> Option<[String; 4]> {
+    let Lent::File(file) = &directory.lent else { return None };
+    let at = directory.lent.place(number).display().to_string();
+    Some([file.display().to_string(), at, LENT_FILE.to_owned(), "file".to_owned()])
 }
 
 /// What [`MOUNT`] is told of a directory that is a disk's.
@@ -122,6 +164,32 @@ mod tests {
         let told = "|/a b|volume0|loop,nosuid,nodev,noexec,ro|0|\
             /c|volume2|loop,nosuid,nodev,noexec,discard|.|--";
         assert!(line.ends_with(told), "{line}");
+    }
+
+    #[test]
+    fn a_file_is_mounted_in_a_directory_of_its_own_and_not_locked() {
+        let file = lent(Lent::File("/etc/motd".into()), DirectoryAccess::ReadOnly);
+        let line = words(&[file]).join("|");
+        assert!(line.starts_with("unshare|--mount|"), "{line}");
+        assert!(line.ends_with("|sh|/etc/motd|volume0|file|file|--"), "{line}");
+    }
+
+    #[test]
+    fn a_disk_without_a_file_system_is_no_file_that_somebody_reads() {
+        let site = tempfile::tempdir().expect("a directory");
+        let path = site.path().join("it");
+        let mut disk = [0; 4096];
+        disk[MAGIC_AT as usize..][..MAGIC.len()].copy_from_slice(&MAGIC);
+        for (content, expected) in [
+            (&b""[..], false),
+            (b"user www;\n", false),
+            (&[b'#'; 9000], false),
+            (&[0; 4096], true),
+            (&disk, true),
+        ] {
+            std::fs::write(&path, content).expect("written");
+            assert_eq!(is_one(&path).expect("readable"), expected, "{} bytes", content.len());
+        }
     }
 
     #[test]

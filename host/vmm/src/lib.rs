@@ -31,7 +31,7 @@ mod relay;
 mod session;
 
 pub use config::{
-    Accelerator, Allocation, DirectoryAccess, Forward, Iommu, Lent, LentDirectory, MachineConfig,
+    Accelerator, Allocation, DirectoryAccess, Forward, Iommu, LENT_FILE, Lent, LentDirectory, MachineConfig,
     MachineKind, Memory, Network, Owners,
 };
 pub use control::ControlLine;

@@ -12,11 +12,11 @@ use crate::caller::{Access, Caller, Credentials, Rights};
 use crate::data::Seek;
 use crate::errno::Errno;
 use crate::listing::{DirectoryEntry, NodeType};
-use crate::node::{Body, NodeId};
+use crate::node::{Body, InodeId, NodeId};
 use crate::packed::device_parts;
 use crate::rename::Replace;
 use crate::vfs::{Mount, Vfs};
-use crate::walk::Found;
+use crate::walk::{Found, LastLink};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -228,6 +228,51 @@ impl Vfs {
         path: &[u8],
         (mut client, fid): (Client, Fid),
     ) -> Result<(), Errno> {
+        self.make_directories_to(caller, path)?;
+        let at = self.mount_point(caller, path)?;
+        let attributes = client.attributes(fid)?;
+        if NodeType::from_mode(attributes.mode) != Some(NodeType::Directory) {
+            return Err(Errno::ENOTDIR);
+        }
+        self.add_host(client, (fid, NodeType::Directory, attributes.qid.path), at);
+        self.cover(at);
+        Ok(())
+    }
+
+    /// Covers a file, which is made if it is absent, with one of the name `name` in a directory that the host
+    /// lends.
+    ///
+    /// # Errors
+    /// If its path leads to something else than a file, or to one that is covered already; if the host does
+    /// not answer, or has no such file.
+    pub fn mount_host_file(
+        &mut self,
+        caller: &Caller<'_>,
+        path: &[u8],
+        (mut client, directory): (Client, Fid),
+        name: &[u8],
+    ) -> Result<(), Errno> {
+        self.make_directories_to(caller, path)?;
+        match self.make_node(caller, caller.root, path, NodeType::File, 0o644, 0) {
+            Ok(_) | Err(Errno::EEXIST) => {}
+            Err(error) => return Err(error),
+        }
+        let at = self.resolve(caller, caller.root, path, LastLink::Follow)?;
+        let at = at.stored().ok_or(Errno::EBUSY)?;
+        if self.inode(at).node_type() != NodeType::File {
+            return Err(Errno::EISDIR);
+        }
+        let fid = client.walk(directory, Some(name))?;
+        let attributes = client.attributes(fid)?;
+        if NodeType::from_mode(attributes.mode) != Some(NodeType::File) {
+            return Err(Errno::EINVAL);
+        }
+        self.covered_files.push((at, self.mounts_len()));
+        self.add_host(client, (fid, NodeType::File, attributes.qid.path), at);
+        Ok(())
+    }
+
+    fn make_directories_to(&mut self, caller: &Caller<'_>, path: &[u8]) -> Result<(), Errno> {
         let slashes = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
         for (end, _) in slashes {
             match self.make_directory(caller, caller.root, &path[..end], 0o755) {
@@ -235,20 +280,20 @@ impl Vfs {
                 Err(error) => return Err(error),
             }
         }
-        let at = self.mount_point(caller, path)?;
-        let attributes = client.attributes(fid)?;
-        if NodeType::from_mode(attributes.mode) != Some(NodeType::Directory) {
-            return Err(Errno::ENOTDIR);
-        }
+        Ok(())
+    }
+
+    /// One more file system, whose root is what the host calls `fid`, for what is at `at`.
+    fn add_host(&mut self, client: Client, (fid, kind, number): (Fid, NodeType, u64), at: InodeId) {
         let mount = self.mounts_len();
         let files = self.host.get_mut();
-        let (index, number) = (files.clients.len(), attributes.qid.path);
+        let index = files.clients.len();
         files.clients.push(client);
         let root = files.nodes.insert(HostNode {
             client: index,
             mount,
             number,
-            kind: NodeType::Directory,
+            kind,
             device: 0,
             fid,
             parent: None,
@@ -257,14 +302,8 @@ impl Vfs {
             open: None,
         });
         files.numbers.insert((index, number), root);
-        self.add_mount_of(Mount {
-            root: NodeId::Host(root),
-            at: Some(at),
-            magic: V9FS_MAGIC.into(),
-            kind: "9p",
-        });
-        self.cover(at);
-        Ok(())
+        let (root, magic) = (NodeId::Host(root), V9FS_MAGIC.into());
+        self.add_mount_of(Mount { root, at: Some(at), magic, kind: "9p" });
     }
 
     /// What is known of directories that the host lends. No two calls have it at the same time.

@@ -46,6 +46,8 @@ pub trait MemoryRoom {
 pub struct Vfs {
     inodes: SlotMap<InodeId, Inode>,
     mounts: Vec<Mount>,
+    /// Files that others cover, with what these are mounted as; a directory knows itself.
+    pub(crate) covered_files: Vec<(InodeId, usize)>,
     pub(crate) host: RefCell<HostFiles>,
     pub(crate) watches: Watches,
     pub(crate) extended: ExtendedAttributes,
@@ -73,6 +75,7 @@ impl Vfs {
         let mut vfs = Vfs {
             inodes: SlotMap::with_key(),
             mounts: Vec::new(),
+            covered_files: Vec::new(),
             host: RefCell::default(),
             watches: Watches::default(),
             extended: ExtendedAttributes::default(),

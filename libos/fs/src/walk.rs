@@ -338,15 +338,13 @@ impl Vfs {
         }
     }
 
-    /// What lies over a directory, or the node itself.
+    /// What lies over a directory or a file, or the node itself.
     fn uncovered(&self, id: InodeId) -> NodeId {
-        match &self.inode(id).body {
-            Body::Directory(directory) => match directory.covered {
-                Some(mount) => self.mount(mount).root,
-                None => NodeId::Stored(id),
-            },
-            _ => NodeId::Stored(id),
-        }
+        let mount = match &self.inode(id).body {
+            Body::Directory(directory) => directory.covered,
+            _ => self.covered_files.iter().find(|(covered, _)| *covered == id).map(|(_, mount)| *mount),
+        };
+        mount.map_or(NodeId::Stored(id), |mount| self.mount(mount).root)
     }
 
     /// The directory that a directory is in.
@@ -364,8 +362,8 @@ impl Vfs {
             NodeId::Host(id) => match self.host_place(id) {
                 Some((parent, _)) => NodeId::Host(parent),
                 None => {
-                    let at = self.mount(self.host_mount(id)).at;
-                    at.map_or(node, |at| self.parent(NodeId::Stored(at)))
+                    let at = self.mount(self.host_mount(id)).at.map(NodeId::Stored);
+                    at.and_then(|at| self.known_parent(at)).unwrap_or(node)
                 }
             },
             NodeId::Proc(ProcNode::Root) => {

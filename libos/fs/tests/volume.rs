@@ -1,7 +1,7 @@
 //! Directories of the host: what of them reaches it, and what becomes of those whose host is silent.
 
 use linux_raw_sys::general::{O_CREAT, O_RDONLY, O_RDWR};
-use nom_fs::{Caller, Credentials, Durable, Errno, FileTime, LastLink, NodeId, Vfs};
+use nom_fs::{Caller, Credentials, Durable, Errno, FileTime, LastLink, NodeId, Replace, Vfs};
 use nom_ninep::{Client, Kind, NinepChannel, NoAnswer};
 use nom_ninep_fake::FakeServer;
 use std::cell::{Cell, RefCell};
@@ -71,6 +71,41 @@ fn what_is_to_be_durable_is_asked_of_the_host() {
         assert_eq!(host.server.borrow().handles(), before - 2, "what is closed here is closed there");
         assert_eq!(vfs.path_of(root, file), b"/data/here/f");
     });
+}
+
+#[test]
+fn a_file_of_the_hosts_covers_one_and_cannot_be_taken_away() {
+    let site = tempfile::tempdir().expect("a directory");
+    std::fs::write(site.path().join("it"), "from the host").expect("written");
+    std::fs::create_dir(site.path().join("d")).expect("made");
+    let mut vfs = Vfs::new(FileTime::default(), 1 << 20);
+    let (credentials, root) = (Credentials::default(), vfs.root());
+    let caller = Caller::first(&credentials, root, FileTime::default());
+    let lent = || Client::new(Box::new(Host::lends(site.path()))).expect("attached");
+    vfs.make_directory(&caller, root, b"/etc", 0o755).expect("made");
+    let below = vfs.open(&caller, root, b"/etc/it.conf", O_CREAT | O_RDWR, 0o600).expect("made");
+    vfs.write(below, 0, b"packed", &caller).expect("written");
+    let mut mount =
+        |vfs: &mut Vfs, path: &[u8], name: &[u8]| vfs.mount_host_file(&caller, path, lent(), name);
+    assert_eq!(mount(&mut vfs, b"/etc/it.conf", b"it"), Ok(()));
+    assert_eq!(mount(&mut vfs, b"/new/place", b"it"), Ok(()), "it is made");
+    assert_eq!(mount(&mut vfs, b"/etc/it.conf", b"it"), Err(Errno::EBUSY), "it is covered");
+    assert_eq!(mount(&mut vfs, b"/etc", b"it"), Err(Errno::EISDIR));
+    assert_eq!(mount(&mut vfs, b"/etc/other", b"absent"), Err(Errno::ENOENT));
+    assert_eq!(mount(&mut vfs, b"/etc/other", b"d"), Err(Errno::EINVAL));
+    let file = vfs.open(&caller, root, b"/etc/../etc/it.conf", O_RDWR, 0).expect("there");
+    let mut text = [0; 16];
+    assert_eq!(vfs.read(file, 0, &mut text), Ok(13));
+    assert_eq!(&text[..13], b"from the host");
+    assert_eq!(vfs.write(file, 0, b"into", &caller), Ok(4));
+    assert_eq!(std::fs::read(site.path().join("it")).expect("read"), b"into the host");
+    assert_eq!(vfs.path_of(root, file), b"/etc/it.conf");
+    assert_eq!(vfs.unlink(&caller, root, b"/etc/it.conf"), Err(Errno::EBUSY));
+    let (from, to) = ((root, &b"/etc/it.conf"[..]), (root, &b"/etc/moved"[..]));
+    assert_eq!(vfs.rename(&caller, from, to, Replace::Yes), Err(Errno::EBUSY));
+    let mut under = [0; 6];
+    assert_eq!(vfs.read(below, 0, &mut under), Ok(6), "who had it open has it");
+    assert_eq!(&under, b"packed");
 }
 
 #[test]

@@ -113,13 +113,16 @@ const DISKS: [u32; 2] = [0x1042, 0x1001];
 /// Likewise of devices that lend a directory.
 const LENDERS: [u32; 2] = [0x1049, 0x1009];
 
-/// Covers directories with those that the host lends.
+/// Covers directories and files with those that the host lends.
 fn mount_volumes(vfs: &mut Vfs, caller: &Caller<'_>) -> Result<(), Box<dyn core::error::Error>> {
     for number in 0.. {
         let name = format!("{VOLUME}{number}");
         let Some(path) = nom_app::var(&name) else { break };
         let lent = volume(number).map_err(|error| format!("the volume at {path}: {error}"))?;
-        let mounted = vfs.mount_host(caller, path.as_bytes(), lent);
+        let mounted = match nom_app::var(&format!("{name}.file")) {
+            Some(file) => vfs.mount_host_file(caller, path.as_bytes(), lent, file.as_bytes()),
+            None => vfs.mount_host(caller, path.as_bytes(), lent),
+        };
         mounted.map_err(|error| format!("the volume at {path}: {error}"))?;
     }
     Ok(())

@@ -145,3 +145,20 @@ fn a_name_is_free_again_soon_after_an_interrupted_start() {
     let refusal = store.create(Some("web"), "hello").expect_err("held").to_string();
     assert!(refusal.contains("just being started"), "{refusal}");
 }
+
+#[test]
+fn what_two_remove_at_once_is_gone_for_both() {
+    let site = tempfile::tempdir().expect("a directory");
+    for round in 0..20 {
+        let directory = site.path().join(format!("machine-{round}"));
+        std::fs::create_dir(&directory).expect("made");
+        (0..200).for_each(|file| std::fs::write(directory.join(file.to_string()), "").expect("written"));
+        std::thread::scope(|scope| {
+            let both = [0, 1].map(|_| scope.spawn(|| remove(&directory)));
+            for removed in both {
+                removed.join().expect("no panic").expect("it is gone");
+            }
+        });
+        assert!(!directory.exists());
+    }
+}

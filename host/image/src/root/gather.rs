@@ -25,6 +25,9 @@ const NAMES: [&str; 8] = [
     "etc/host.conf",
     "etc/resolv.conf",
 ];
+/// The locale that programs are told to use unless somebody says otherwise (`LANG=C.UTF-8`), as the GNU C
+/// library looks for it.
+const LOCALE: &str = "/usr/lib/locale/C.utf8";
 /// What Python's library has to build extensions with.
 const BUILD_ONLY: &str = "config-";
 const HOSTS: &[u8] = b"127.0.0.1\tlocalhost\n::1\tlocalhost\n";
@@ -90,8 +93,11 @@ impl Root {
             Runnable::Program => {
                 let mut files = search.closure(path, &|_| false)?;
                 files.extend(search.needed_late(&files));
-                for file in files {
-                    self.add_path(host, &file)?;
+                for file in &files {
+                    self.add_path(host, file)?;
+                }
+                if search.asks_for_a_locale(&files) && search.follow(LOCALE).is_some() {
+                    self.add_tree(search, host, LOCALE, &|_| true)?;
                 }
                 if let Some(library) = search.library_of_python(path) {
                     let files =
@@ -148,10 +154,19 @@ impl Root {
             let entry = entry.map_err(|reason| problem(reason.to_string()))?;
             let below = entry.path().strip_prefix(&there).expect("the walk began there");
             let inside = format!("{}/{}", path.trim_end_matches('/'), text(below)?);
-            if is_kept(entry.path())? {
-                self.add_path(host, inside.trim_end_matches('/'))?;
-                paths.push(inside);
+            if !is_kept(entry.path())? {
+                continue;
             }
+            let inside = inside.trim_end_matches('/').to_owned();
+            match search.follow(&inside) {
+                Some(_) => self.add_path(host, &inside)?,
+                // A link to nothing, which packages leave, is one here, too.
+                None => {
+                    let place = entry.path().strip_prefix(host).expect("the walk began there");
+                    self.copy(&text(place)?, entry.path())?;
+                }
+            }
+            paths.push(inside);
         }
         Ok(paths)
     }
@@ -215,6 +230,15 @@ impl Root {
         let mut root = Root::new();
         root.add_directory(directory, "")?;
         Ok(root)
+    }
+
+    /// A file, as it is there, at a path of the root.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn add_file(&mut self, file: &Path, at: &str) -> Result<()> {
+        let there = file.canonicalize().map_err(|reason| unreadable(file, &reason))?;
+        self.copy(at.trim_matches('/'), &there)
     }
 
     /// All that is in a directory, as it is there, at a path of the root.

@@ -4,8 +4,8 @@
 use super::{DIRECTORY, Root, error, unreadable};
 use crate::elf::{ENDIAN, Elf};
 use crate::error::Result;
-use object::elf as format;
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol, elf as format};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,9 @@ const USUAL: [&str; 8] = [
     "/usr/local/lib",
     "/usr/local/lib64",
 ];
+
+/// By what a program, or a library for it, says which locale is used.
+const LOCALE_CALLS: [&[u8]; 3] = [b"setlocale", b"newlocale", b"__newlocale"];
 
 /// What one ELF file says that it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -232,6 +235,17 @@ impl<'r> Search<'r> {
         let usual = USUAL.iter().map(|place| (*place).to_owned());
         let places: Vec<String> = self.configured.iter().cloned().chain(usual).collect();
         self.find("libgcc_s.so.1", &places).filter(|_| is_gnu)
+    }
+
+    /// Whether one of these files has the C library use a locale (setlocale(3), newlocale(3)).
+    pub fn asks_for_a_locale(&self, files: &[String]) -> bool {
+        let is_asked = |path: &String| {
+            let data = self.follow(path).and_then(|host| self.tree.read(&host).ok())?;
+            let elf = ElfFile64::<Endianness>::parse(&*data).ok()?;
+            let mut foreign = elf.dynamic_symbols().filter(|symbol| symbol.is_undefined());
+            Some(foreign.any(|symbol| symbol.name_bytes().is_ok_and(|name| LOCALE_CALLS.contains(&name))))
+        };
+        files.iter().any(|path| is_asked(path).unwrap_or(false))
     }
 
     /// Where the libraries of a file are looked for, in order.

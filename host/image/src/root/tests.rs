@@ -46,6 +46,41 @@ fn a_program_brings_its_interpreter_and_libraries_and_the_links_to_them() {
 }
 
 #[test]
+fn a_program_that_asks_for_a_locale_brings_the_usual_one() {
+    let locale = "usr/lib/locale/C.utf8/LC_CTYPE";
+    let (ls, libc) = ("/bin/ls", "/lib/x86_64-linux-gnu/libc.so.6");
+    let root = Root::of_program(Path::new("/"), ls, &[]).expect("gathered");
+    assert_eq!(root.contains(locale), Path::new("/").join(locale).exists(), "ls asks");
+    let root = Root::of_program(Path::new("/"), libc, &[]).expect("gathered");
+    assert!(!root.contains(locale), "the C library asks nobody");
+}
+
+#[test]
+fn a_link_to_nothing_in_a_directory_is_one() {
+    let tree = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| tree.path().join(name);
+    for directory in ["bin", "lib64", "real"] {
+        std::fs::create_dir(path(directory)).expect("made");
+    }
+    let linker = "lib64/ld-linux-x86-64.so.2";
+    std::fs::copy(format!("/{linker}"), path(linker)).expect("copied");
+    std::fs::write(path("real/file"), "").expect("written");
+    for (target, link) in [("real", "other"), ("/nowhere/at/all", "real/dangling"), ("round", "real/round")] {
+        symlink(target, path(link)).expect("linked");
+    }
+    let include = [PathBuf::from("/other")];
+    let root = Root::of_program(tree.path(), &format!("/{linker}"), &include).expect("gathered");
+    for name in ["other", "real/file", "real/dangling", "real/round"] {
+        assert!(root.contains(name), "{name}: {:?}", names(&root));
+    }
+    let error = Root::of_program(tree.path(), &format!("/{linker}"), &[PathBuf::from("/real/dangling")]);
+    assert!(
+        error.is_err_and(|error| error.to_string().contains("no such file")),
+        "named, it has to be there"
+    );
+}
+
+#[test]
 fn a_script_brings_its_interpreter_and_what_env_finds() {
     let directory = tempfile::tempdir().expect("a directory");
     let script = directory.path().join("script");
