@@ -102,6 +102,35 @@ fn what_a_shell_does_in_a_volume_is_done_here() {
     assert_eq!(std::fs::read_dir(&fixed).expect("read").count(), 1);
 }
 
+/// What Linux says of it, and everything else goes on.
+#[test]
+fn what_is_damaged_on_a_disk_is_an_error_to_who_asks_for_it_alone() {
+    const DEBUGFS: &str = "/sbin/debugfs";
+    let site = Site::new();
+    let Some(image) = disk(&site, "it.img") else { return };
+    if !is_there("e2fsprogs", DEBUGFS) {
+        return;
+    }
+    std::fs::write(site.path().join("some"), vec![b'x'; 20_000]).expect("written");
+    let some = site.path().join("some").display().to_string();
+    let debug = |command: &str| {
+        let output = Command::new(DEBUGFS).args(["-w", "-R", command]).arg(&image).output();
+        let output = output.expect("it starts");
+        assert!(output.status.success(), "{command}: {}", said(&output));
+    };
+    debug(&format!("write {some} bad"));
+    debug(&format!("write {some} good"));
+    // Where its only piece lies (Documentation/filesystems/ext4, "The Contents of inode.i_block").
+    debug("set_inode_field bad block[5] 0x7fffffff");
+    let script = "cat /data/bad; wc -c </data/good; echo more >/data/new; cat /data/new; ls /data; exit 5";
+    let options = "-v it.img:/data --include /bin/cat --include /bin/ls --include /usr/bin/wc";
+    let (status, said) = run(&site, options, &["/bin/dash", "--", "-c", script]);
+    assert_eq!(status, Some(5), "{said}");
+    for line in ["cat: /data/bad: Structure needs cleaning", "20000", "more", "good", "new"] {
+        assert!(said.lines().any(|other| other.trim_end() == line), "{line}: {said}");
+    }
+}
+
 /// As with Docker: what is beside it stays here, and in its place there it cannot be replaced.
 #[test]
 fn a_file_alone_is_read_and_written_here() {

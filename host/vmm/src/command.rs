@@ -1,8 +1,8 @@
 //! From a [`MachineConfig`] to QEMU's command line.
 
 use crate::config::{
-    Accelerator, Allocation, DirectoryAccess, Forward, Iommu, LentDirectory, MachineConfig, MachineKind,
-    Network, Owners,
+    Accelerator, Allocation, DirectoryAccess, Forward, Iommu, Lent, LentDirectory, MachineConfig,
+    MachineKind, Network, Owners,
 };
 use crate::{bridge, mmio, namespace};
 
@@ -192,7 +192,10 @@ fn lender(directory: &LentDirectory, number: usize) -> String {
         DirectoryAccess::ReadOnly => ",readonly=on",
         DirectoryAccess::ReadWrite => "",
     };
-    format!("local,id=volume{number},path={path},security_model={model},multidevs=remap{access}")
+    // Numbers of files of several devices are made different, for which QEMU looks at each file of a directory
+    // that is listed, and fails if one is damaged. A disk is one device.
+    let devices = if matches!(directory.lent, Lent::Disk(_)) { "forbid" } else { "remap" };
+    format!("local,id=volume{number},path={path},security_model={model},multidevs={devices}{access}")
 }
 
 fn backend(network: &Network, number: usize) -> String {
@@ -329,7 +332,7 @@ mod tests {
             "-device virtio-9p-pci,fsdev=volume0,mount_tag=volume0,disable-legacy=on -fsdev",
             "-fsdev local,id=volume1,path=/etc,security_model=passthrough,multidevs=remap,readonly=on",
             "-device virtio-9p-pci,fsdev=volume1,mount_tag=volume1",
-            "-fsdev local,id=volume2,path=volume2,security_model=passthrough,multidevs=remap -device",
+            "-fsdev local,id=volume2,path=volume2,security_model=passthrough,multidevs=forbid -device",
         ] {
             assert!(line.contains(expected), "expected `{expected}` in `{line}`");
         }
