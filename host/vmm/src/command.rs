@@ -192,8 +192,8 @@ fn lender(directory: &LentDirectory, number: usize) -> String {
         DirectoryAccess::ReadOnly => ",readonly=on",
         DirectoryAccess::ReadWrite => "",
     };
-    // Numbers of files of several devices are made different, for which QEMU looks at each file of a directory
-    // that is listed, and fails if one is damaged. A disk is one device.
+    // Numbers of files of several devices are made different, for which QEMU looks at each file of a
+    // directory that is listed, and fails if one is damaged. A disk is one device.
     let devices = if matches!(directory.lent, Lent::Disk(_)) { "forbid" } else { "remap" };
     format!("local,id=volume{number},path={path},security_model={model},multidevs={devices}{access}")
 }
