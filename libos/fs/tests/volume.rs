@@ -85,8 +85,7 @@ fn a_file_of_the_hosts_covers_one_and_cannot_be_taken_away() {
     vfs.make_directory(&caller, root, b"/etc", 0o755).expect("made");
     let below = vfs.open(&caller, root, b"/etc/it.conf", O_CREAT | O_RDWR, 0o600).expect("made");
     vfs.write(below, 0, b"packed", &caller).expect("written");
-    let mut mount =
-        |vfs: &mut Vfs, path: &[u8], name: &[u8]| vfs.mount_host_file(&caller, path, lent(), name);
+    let mount = |vfs: &mut Vfs, path: &[u8], name: &[u8]| vfs.mount_host_file(&caller, path, lent(), name);
     assert_eq!(mount(&mut vfs, b"/etc/it.conf", b"it"), Ok(()));
     assert_eq!(mount(&mut vfs, b"/new/place", b"it"), Ok(()), "it is made");
     assert_eq!(mount(&mut vfs, b"/etc/it.conf", b"it"), Err(Errno::EBUSY), "it is covered");
