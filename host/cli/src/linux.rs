@@ -153,6 +153,9 @@ pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume]) -> BundleMan
     let application = &mut bundle.applications[0];
     for (number, volume) in volumes.iter().enumerate() {
         application.environment.insert(format!("volume.{number}"), volume.place().to_owned());
+        if volume.is_read_only() {
+            application.environment.insert(format!("volume.{number}.access"), "ro".to_owned());
+        }
         if volume.is_file() {
             application.environment.insert(format!("volume.{number}.file"), LENT_FILE.to_owned());
         }

@@ -116,6 +116,11 @@ impl Volume {
         Ok(LentDirectory { lent, access, owners: Owners::of_this_process() })
     }
 
+    /// Whether nobody can write there.
+    pub fn is_read_only(&self) -> bool {
+        self.access == Some(DirectoryAccess::ReadOnly)
+    }
+
     /// Whether it is a file alone: neither a directory nor a disk.
     pub fn is_file(&self) -> bool {
         let path = &self.mount.directory;

@@ -73,8 +73,8 @@ fn what_a_shell_does_in_a_volume_is_done_here() {
         chmod 640 a/moved; touch -d @86400 a/hard; set +e; \
         mkdir a 2>&1; rmdir a 2>&1; mv a a/b 2>&1; rm absent 2>&1; true >/fixed/new; rm -f /fixed/note; \
         mv a/moved /tmp/across && mv /tmp/across a/moved; ls -1 /data/deep/er/a; read line </fixed/note; \
-        echo still $line; exit 3";
-    let tools = ["mkdir", "mv", "ln", "rmdir", "rm", "chmod", "touch", "ls"];
+        echo still $line; test -w /fixed || echo not there; grep -o '/fixed 9p r[ow]' /proc/mounts; exit 3";
+    let tools = ["mkdir", "mv", "ln", "rmdir", "rm", "chmod", "touch", "ls", "grep"];
     let included: String = tools.iter().map(|tool| format!(" --include /bin/{tool}")).collect();
     let options = format!("-v data:/data/deep/er -v fixed:/fixed:ro{included}");
     let (status, said) = run(&site, &options, &["/bin/dash", "--", "-c", script]);
@@ -89,6 +89,8 @@ fn what_a_shell_does_in_a_volume_is_done_here() {
         "rm: cannot remove 'absent': No such file or directory",
         "rm: cannot remove '/fixed/note': Read-only file system",
         "still kept",
+        "not there",
+        "/fixed 9p ro",
     ] {
         assert!(said.lines().any(|other| other.trim_end() == line), "{line}: {said}");
     }
@@ -326,8 +328,9 @@ fn kill_redis(site: &Site, volume: &str, check: impl Fn()) {
 fn a_volume_that_cannot_be_is_refused_before_anything_boots() {
     let site = Site::new();
     directory(&site, "data");
-    site.write("file", "");
+    site.write("file", &"\0".repeat(4096));
     for (words, said) in [
+        ("-v /dev/null:/data /bin/dash", "null is neither a directory nor a file"),
         ("-v absent:/data /bin/dash", "-v absent:/data: No such file or directory"),
         ("-v file:/data /bin/dash", "file is no directory and has no ext4: expected one made by `mkfs.ext4 "),
         ("-v data:/ /bin/dash", "the root has the program's own files, expected a path below it"),

@@ -12,7 +12,7 @@ use crate::config::{DirectoryAccess, LENT_FILE, Lent, LentDirectory};
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -56,6 +56,8 @@ exec "$@"
 /// If it has no ext4, or a damaged one, is in use, or this process may not mount it.
 pub fn check(image: &Path, access: DirectoryAccess) -> Result<()> {
     let name = image.display();
+    let kind = image.metadata()?.file_type();
+    ensure!(kind.is_file() || kind.is_block_device(), "{name} is neither a directory nor a file");
     let file = File::options().read(true).write(access == DirectoryAccess::ReadWrite).open(image)?;
     let mut magic = [0; 2];
     let is_ext = file.read_exact_at(&mut magic, MAGIC_AT).is_ok() && magic == MAGIC;
@@ -88,10 +90,9 @@ pub fn is_one(image: &Path) -> Result<bool> {
 /// Checks that a file can be lent alone.
 ///
 /// # Errors
-/// If it is none, this process cannot read it, or may not mount.
+/// If this process cannot read it, or may not mount.
 pub fn check_file(file: &Path) -> Result<()> {
     let name = file.display();
-    ensure!(file.is_file(), "{name} is neither a directory nor a file");
     File::open(file).with_context(|| format!("cannot read {name}"))?;
     let is_root = rustix::process::geteuid().is_root();
     ensure!(is_root, "root lends a file alone: run nom as root, or lend the directory that it is in");

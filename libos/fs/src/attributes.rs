@@ -4,7 +4,7 @@ use crate::caller::{Access, Caller, Credentials};
 use crate::errno::Errno;
 use crate::listing::NodeType;
 use crate::node::{Body, NodeId};
-use crate::vfs::Vfs;
+use crate::vfs::{MountAccess, Vfs};
 use core::time::Duration;
 use linux_raw_sys::general::IN_ATTRIB;
 
@@ -95,6 +95,8 @@ pub struct SpaceFacts {
     pub pages_free: u64,
     /// Files that it has.
     pub files: u64,
+    /// What may be done with it.
+    pub access: MountAccess,
 }
 
 impl Vfs {
@@ -231,15 +233,17 @@ impl Vfs {
 
     /// What `statfs` tells of the file system that a node is in.
     pub fn space(&self, node: NodeId) -> SpaceFacts {
-        let magic = match node {
+        let mount = match node {
             NodeId::Host(id) => match self.host_space(id) {
                 Some(space) => return space,
-                None => self.mount(self.host_mount(id)).magic,
+                None => Some(self.mount(self.host_mount(id))),
             },
-            NodeId::Stored(id) => self.mount(self.inode(id).mount).magic,
-            NodeId::Proc(_) => u64::from(linux_raw_sys::general::PROC_SUPER_MAGIC),
+            NodeId::Stored(id) => Some(self.mount(self.inode(id).mount)),
+            NodeId::Proc(_) => self.proc_mount(),
         };
         let (pages, pages_free) = self.pages();
-        SpaceFacts { magic, pages, pages_free, files: self.files() }
+        let magic = mount.map_or(linux_raw_sys::general::PROC_SUPER_MAGIC.into(), |mount| mount.magic);
+        let access = mount.map_or(MountAccess::ReadWrite, |mount| mount.access);
+        SpaceFacts { magic, pages, pages_free, files: self.files(), access }
     }
 }

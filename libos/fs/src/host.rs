@@ -15,7 +15,7 @@ use crate::listing::{DirectoryEntry, NodeType};
 use crate::node::{Body, InodeId, NodeId};
 use crate::packed::device_parts;
 use crate::rename::Replace;
-use crate::vfs::{Mount, Vfs};
+use crate::vfs::{Mount, MountAccess, Vfs};
 use crate::walk::{Found, LastLink};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -227,6 +227,7 @@ impl Vfs {
         caller: &Caller<'_>,
         path: &[u8],
         (mut client, fid): (Client, Fid),
+        access: MountAccess,
     ) -> Result<(), Errno> {
         self.make_directories_to(caller, path)?;
         let at = self.mount_point(caller, path)?;
@@ -234,7 +235,7 @@ impl Vfs {
         if NodeType::from_mode(attributes.mode) != Some(NodeType::Directory) {
             return Err(Errno::ENOTDIR);
         }
-        self.add_host(client, (fid, NodeType::Directory, attributes.qid.path), at);
+        self.add_host(client, (fid, NodeType::Directory, attributes.qid.path), (at, access));
         self.cover(at);
         Ok(())
     }
@@ -250,7 +251,7 @@ impl Vfs {
         caller: &Caller<'_>,
         path: &[u8],
         (mut client, directory): (Client, Fid),
-        name: &[u8],
+        (name, access): (&[u8], MountAccess),
     ) -> Result<(), Errno> {
         self.make_directories_to(caller, path)?;
         match self.make_node(caller, caller.root, path, NodeType::File, 0o644, 0) {
@@ -268,7 +269,7 @@ impl Vfs {
             return Err(Errno::EINVAL);
         }
         self.covered_files.push((at, self.mounts_len()));
-        self.add_host(client, (fid, NodeType::File, attributes.qid.path), at);
+        self.add_host(client, (fid, NodeType::File, attributes.qid.path), (at, access));
         Ok(())
     }
 
@@ -284,7 +285,12 @@ impl Vfs {
     }
 
     /// One more file system, whose root is what the host calls `fid`, for what is at `at`.
-    fn add_host(&mut self, client: Client, (fid, kind, number): (Fid, NodeType, u64), at: InodeId) {
+    fn add_host(
+        &mut self,
+        client: Client,
+        (fid, kind, number): (Fid, NodeType, u64),
+        (at, access): (InodeId, MountAccess),
+    ) {
         let mount = self.mounts_len();
         let files = self.host.get_mut();
         let index = files.clients.len();
@@ -303,7 +309,7 @@ impl Vfs {
         });
         files.numbers.insert((index, number), root);
         let (root, magic) = (NodeId::Host(root), V9FS_MAGIC.into());
-        self.add_mount_of(Mount { root, at: Some(at), magic, kind: "9p" });
+        self.add_mount_of(Mount { root, at: Some(at), magic, kind: "9p", access });
     }
 
     /// What is known of directories that the host lends. No two calls have it at the same time.
@@ -383,7 +389,11 @@ impl Vfs {
         if who.is_root() && wanted == Access::EXECUTE && self.host_kind(id).is_directory() {
             return Ok(());
         }
-        who.check_rights(&rights(&self.host_facts(id)?), wanted)
+        who.check_rights(&rights(&self.host_facts(id)?), wanted)?;
+        // What is written to a pipe, a socket or a device is not written there.
+        let is_stored = matches!(self.host_kind(id), NodeType::File | NodeType::Directory | NodeType::Link);
+        let is_fixed = self.mount(self.host_mount(id)).access == MountAccess::ReadOnly;
+        if wanted.includes(Access::WRITE) && is_stored && is_fixed { Err(Errno::EROFS) } else { Ok(()) }
     }
 
     fn host_change(&self, id: HostId, change: &Change) -> Result<(), Errno> {
@@ -508,6 +518,7 @@ impl Vfs {
     }
 
     pub(crate) fn host_space(&self, id: HostId) -> Option<SpaceFacts> {
+        let access = self.mount(self.host_mount(id)).access;
         let mut files = self.host_files();
         let (node, client) = files.get(id);
         let space = client.space(node.fid).ok()?;
@@ -517,6 +528,7 @@ impl Vfs {
             pages: pages(space.blocks),
             pages_free: pages(space.available),
             files: space.files,
+            access,
         })
     }
 

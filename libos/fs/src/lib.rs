@@ -67,6 +67,6 @@ pub use packed::BadArchive;
 pub use proc::{NoProcesses, Processes};
 pub use rename::Replace;
 pub use seals::SharedMapping;
-pub use vfs::{MemoryRoom, Vfs};
+pub use vfs::{MemoryRoom, MountAccess, Vfs};
 pub use walk::LastLink;
 pub use watch::{FileEvent, Watcher};

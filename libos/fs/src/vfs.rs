@@ -33,6 +33,26 @@ pub(crate) struct Mount {
     pub at: Option<InodeId>,
     pub magic: u64,
     pub kind: &'static str,
+    pub access: MountAccess,
+}
+
+/// What may be done with a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MountAccess {
+    /// Read it.
+    ReadOnly,
+    /// Read and write it.
+    ReadWrite,
+}
+
+impl MountAccess {
+    /// As `/proc/mounts` says it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MountAccess::ReadOnly => "ro",
+            MountAccess::ReadWrite => "rw",
+        }
+    }
 }
 
 /// Says how much memory there is, beside what a tree is told when it is made.
@@ -110,7 +130,8 @@ impl Vfs {
         sys::fill(self, caller, sys, cores)?;
         let at = self.mount_point(caller, b"/proc")?;
         let magic = u64::from(linux_raw_sys::general::PROC_SUPER_MAGIC);
-        self.mounts.push(Mount { root: NodeId::Proc(ProcNode::Root), at: Some(at), magic, kind: "proc" });
+        let (root, access) = (NodeId::Proc(ProcNode::Root), MountAccess::ReadWrite);
+        self.mounts.push(Mount { root, at: Some(at), magic, kind: "proc", access });
         self.cover(at);
         Ok(())
     }
@@ -165,8 +186,9 @@ impl Vfs {
             changed: now,
             born: now,
         });
-        self.mounts.push(Mount { root: NodeId::Stored(root), at, magic, kind });
-        NodeId::Stored(root)
+        let root = NodeId::Stored(root);
+        self.mounts.push(Mount { root, at, magic, kind, access: MountAccess::ReadWrite });
+        root
     }
 
     /// One more file system, which covers what [`Vfs::cover`] is then told.
@@ -178,9 +200,9 @@ impl Vfs {
         self.mounts.len()
     }
 
-    /// Mounted file systems: kind and path.
-    pub(crate) fn mounted(&self) -> impl Iterator<Item = (&'static str, Vec<u8>)> {
-        self.mounts.iter().map(|mount| (mount.kind, self.path_of(self.root(), mount.root)))
+    /// Mounted file systems, each with its path.
+    pub(crate) fn mounted(&self) -> impl Iterator<Item = (&Mount, Vec<u8>)> {
+        self.mounts.iter().map(|mount| (mount, self.path_of(self.root(), mount.root)))
     }
 
     pub(crate) fn mount(&self, index: usize) -> &Mount {

@@ -5,8 +5,8 @@ use linux_raw_sys::general::{
     SEEK_DATA, SEEK_HOLE,
 };
 use nom_fs::{
-    Access, Caller, Credentials, DirectoryEntry, Errno, FileTime, LastLink, NoProcesses, NodeId, NodeType,
-    Ownership, Replace, Scope, Seek, Vfs,
+    Access, Caller, Credentials, DirectoryEntry, Errno, FileTime, LastLink, MountAccess, NoProcesses, NodeId,
+    NodeType, Ownership, Replace, Scope, Seek, Vfs,
 };
 use proptest::prelude::*;
 use rustix::fd::OwnedFd;
@@ -301,7 +301,7 @@ impl Memory {
         let lent = nom_ninep::Client::new(Box::new(server)).expect("attached");
         let path = format!("/v/{}", ABOVE.join("/"));
         let caller = caller!(memory);
-        memory.vfs.mount_host(&caller, b"/v", lent).expect("mounted");
+        memory.vfs.mount_host(&caller, b"/v", lent, MountAccess::ReadWrite).expect("mounted");
         let node = memory.vfs.resolve(&caller, root, path.as_bytes(), LastLink::Keep).expect("there");
         memory.vfs.hold(node);
         vfs = memory.vfs;

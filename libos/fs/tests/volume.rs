@@ -1,7 +1,9 @@
 //! Directories of the host: what of them reaches it, and what becomes of those whose host is silent.
 
 use linux_raw_sys::general::{O_CREAT, O_RDONLY, O_RDWR};
-use nom_fs::{Caller, Credentials, Durable, Errno, FileTime, LastLink, NodeId, Replace, Vfs};
+use nom_fs::{
+    Access, Caller, Credentials, Durable, Errno, FileTime, LastLink, MountAccess, NodeId, Replace, Vfs,
+};
 use nom_ninep::{Client, Kind, NinepChannel, NoAnswer};
 use nom_ninep_fake::FakeServer;
 use std::cell::{Cell, RefCell};
@@ -41,7 +43,7 @@ fn with_volume(host: &Host, act: impl FnOnce(&mut Vfs, &Caller<'_>, NodeId)) {
     let (credentials, root) = (Credentials::default(), vfs.root());
     let caller = Caller::first(&credentials, root, FileTime::default());
     let lent = Client::new(Box::new(host.clone())).expect("attached");
-    vfs.mount_host(&caller, b"/data/here", lent).expect("mounted");
+    vfs.mount_host(&caller, b"/data/here", lent, MountAccess::ReadWrite).expect("mounted");
     act(&mut vfs, &caller, root);
 }
 
@@ -85,7 +87,9 @@ fn a_file_of_the_hosts_covers_one_and_cannot_be_taken_away() {
     vfs.make_directory(&caller, root, b"/etc", 0o755).expect("made");
     let below = vfs.open(&caller, root, b"/etc/it.conf", O_CREAT | O_RDWR, 0o600).expect("made");
     vfs.write(below, 0, b"packed", &caller).expect("written");
-    let mount = |vfs: &mut Vfs, path: &[u8], name: &[u8]| vfs.mount_host_file(&caller, path, lent(), name);
+    let mount = |vfs: &mut Vfs, path: &[u8], name: &[u8]| {
+        vfs.mount_host_file(&caller, path, lent(), (name, MountAccess::ReadWrite))
+    };
     assert_eq!(mount(&mut vfs, b"/etc/it.conf", b"it"), Ok(()));
     assert_eq!(mount(&mut vfs, b"/new/place", b"it"), Ok(()), "it is made");
     assert_eq!(mount(&mut vfs, b"/etc/it.conf", b"it"), Err(Errno::EBUSY), "it is covered");
@@ -105,6 +109,30 @@ fn a_file_of_the_hosts_covers_one_and_cannot_be_taken_away() {
     let mut under = [0; 6];
     assert_eq!(vfs.read(below, 0, &mut under), Ok(6), "who had it open has it");
     assert_eq!(&under, b"packed");
+}
+
+#[test]
+fn what_is_lent_to_be_read_says_so_before_anybody_writes() {
+    let site = tempfile::tempdir().expect("a directory");
+    std::fs::write(site.path().join("it"), "").expect("written");
+    let mut vfs = Vfs::new(FileTime::default(), 1 << 20);
+    let (credentials, root) = (Credentials::default(), vfs.root());
+    let caller = Caller::first(&credentials, root, FileTime::default());
+    let lent = Client::new(Box::new(Host::lends(site.path()))).expect("attached");
+    vfs.mount_host(&caller, b"/data", lent, MountAccess::ReadOnly).expect("mounted");
+    for path in [&b"/data"[..], b"/data/it"] {
+        let node = vfs.resolve(&caller, root, path, LastLink::Follow).expect("there");
+        assert_eq!(
+            vfs.access(&credentials, node, Access::WRITE),
+            Err(Errno::EROFS),
+            "access(2), of root, too"
+        );
+        assert_eq!(vfs.access(&credentials, node, Access::READ), Ok(()));
+        assert_eq!(vfs.space(node).access, MountAccess::ReadOnly);
+    }
+    assert_eq!(vfs.open(&caller, root, b"/data/it", O_RDWR, 0).err(), Some(Errno::EROFS));
+    assert_eq!(vfs.open(&caller, root, b"/data/new", O_CREAT | O_RDWR, 0o644).err(), Some(Errno::EROFS));
+    assert_eq!(vfs.space(root).access, MountAccess::ReadWrite);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::O_WRONLY;
 use nom_app::sockets::{self, Network};
-use nom_fs::{Caller, Credentials, Vfs};
+use nom_fs::{Caller, Credentials, MountAccess, Vfs};
 use nom_ninep::{Client, Fid};
 use nom_port::disk::Disk;
 use nom_port::root_disk::BLOCK_BYTES;
@@ -119,9 +119,13 @@ fn mount_volumes(vfs: &mut Vfs, caller: &Caller<'_>) -> Result<(), Box<dyn core:
         let name = format!("{VOLUME}{number}");
         let Some(path) = nom_app::var(&name) else { break };
         let lent = volume(number).map_err(|error| format!("the volume at {path}: {error}"))?;
+        let access = match nom_app::var(&format!("{name}.access")) {
+            Some("ro") => MountAccess::ReadOnly,
+            _ => MountAccess::ReadWrite,
+        };
         let mounted = match nom_app::var(&format!("{name}.file")) {
-            Some(file) => vfs.mount_host_file(caller, path.as_bytes(), lent, file.as_bytes()),
-            None => vfs.mount_host(caller, path.as_bytes(), lent),
+            Some(file) => vfs.mount_host_file(caller, path.as_bytes(), lent, (file.as_bytes(), access)),
+            None => vfs.mount_host(caller, path.as_bytes(), lent, access),
         };
         mounted.map_err(|error| format!("the volume at {path}: {error}"))?;
     }

@@ -75,20 +75,22 @@ impl Vfs {
     }
 
     fn mounts(&self, text: &mut Text) -> Written {
-        for (kind, path) in self.mounted() {
+        for (mount, path) in self.mounted() {
+            let kind = mount.kind;
             write!(text, "{kind} ")?;
             text.bytes(&path);
-            writeln!(text, " {kind} rw,relatime 0 0")?;
+            writeln!(text, " {kind} {},relatime 0 0", mount.access.name())?;
         }
         Ok(())
     }
 
     fn mount_info(&self, text: &mut Text) -> Written {
-        for (index, (kind, path)) in self.mounted().enumerate() {
+        for (index, (mount, path)) in self.mounted().enumerate() {
+            let (kind, access) = (mount.kind, mount.access.name());
             let parent = if index == 0 { 1 } else { 20 };
             write!(text, "{} {parent} 0:{} / ", 20 + index, self.device_of(index))?;
             text.bytes(&path);
-            writeln!(text, " rw,relatime - {kind} {kind} rw")?;
+            writeln!(text, " {access},relatime - {kind} {kind} {access}")?;
         }
         Ok(())
     }

@@ -6,9 +6,13 @@ use crate::descriptors::open::Description;
 use crate::table::SystemCall;
 use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
-use nom_fs::{Attributes, Errno, FileTime, LastLink, NodeId};
+use nom_fs::{Attributes, Errno, FileTime, LastLink, MountAccess, NodeId};
 
 const HERE: i32 = abi::AT_FDCWD;
+/// Flags of a file system (`linux/statfs.h`): that there are any (without, the C library looks for them in
+/// `/proc/mounts`), with times of access as they are usual; that nobody can write.
+const FLAGS_TOLD: u64 = 0x20 | 0x1000;
+const READ_ONLY: u64 = 1;
 /// Bytes that are best read at once.
 const BLOCK: u64 = 4096;
 
@@ -167,7 +171,7 @@ fn space(call: &Call<'_>, node: NodeId) -> Result<u64, Errno> {
         0,
         name_max,
         BLOCK,
-        0,
+        FLAGS_TOLD | if facts.access == MountAccess::ReadOnly { READ_ONLY } else { 0 },
         0,
         0,
         0,
