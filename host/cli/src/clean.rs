@@ -2,6 +2,7 @@
 //!
 //! Cargo keeps what each compiler built for ever, and nobody removes the programs of a checkout that is gone.
 
+use crate::store;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nom_build::Project;
@@ -146,8 +147,10 @@ fn size(path: &Path) -> u64 {
 }
 
 fn remove(path: &Path) -> Result<()> {
-    let removed = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
-    removed.with_context(|| format!("cannot remove {}", path.display()))
+    if path.is_dir() {
+        return store::remove(path);
+    }
+    std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
 }
 
 #[cfg(test)]

@@ -61,6 +61,16 @@ fn run(site: &Site, options: &str, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), said(&output))
 }
 
+/// Options that take these tools along.
+fn included(tools: &[&str]) -> String {
+    tools.iter().map(|tool| format!(" --include /bin/{tool}")).collect()
+}
+
+/// Whether one of the lines that a machine said is this.
+fn says(said: &str, line: &str) -> bool {
+    said.lines().any(|other| other.trim_end() == line)
+}
+
 #[test]
 fn what_a_shell_does_in_a_volume_is_done_here() {
     let site = Site::new();
@@ -75,8 +85,7 @@ fn what_a_shell_does_in_a_volume_is_done_here() {
         mv a/moved /tmp/across && mv /tmp/across a/moved; ls -1 /data/deep/er/a; read line </fixed/note; \
         echo still $line; test -w /fixed || echo not there; grep -o '/fixed 9p r[ow]' /proc/mounts; exit 3";
     let tools = ["mkdir", "mv", "ln", "rmdir", "rm", "chmod", "touch", "ls", "grep"];
-    let included: String = tools.iter().map(|tool| format!(" --include /bin/{tool}")).collect();
-    let options = format!("-v data:/data/deep/er -v fixed:/fixed:ro{included}");
+    let options = format!("-v data:/data/deep/er -v fixed:/fixed:ro{}", included(&tools));
     let (status, said) = run(&site, &options, &["/bin/dash", "--", "-c", script]);
     assert_eq!(status, Some(3), "{said}");
     for line in [
@@ -92,7 +101,7 @@ fn what_a_shell_does_in_a_volume_is_done_here() {
         "not there",
         "/fixed 9p ro",
     ] {
-        assert!(said.lines().any(|other| other.trim_end() == line), "{line}: {said}");
+        assert!(says(&said, line), "{line}: {said}");
     }
     assert!(said.contains("cannot create /fixed/new: Read-only file system"), "{said}");
     let read = |name: &str| std::fs::read_to_string(data.join(name)).expect(name);
@@ -129,7 +138,7 @@ fn what_is_damaged_on_a_disk_is_an_error_to_who_asks_for_it_alone() {
     let (status, said) = run(&site, options, &["/bin/dash", "--", "-c", script]);
     assert_eq!(status, Some(5), "{said}");
     for line in ["cat: /data/bad: Structure needs cleaning", "20000", "more", "good", "new"] {
-        assert!(said.lines().any(|other| other.trim_end() == line), "{line}: {said}");
+        assert!(says(&said, line), "{line}: {said}");
     }
 }
 
@@ -149,8 +158,7 @@ fn a_file_alone_is_read_and_written_here() {
         echo lost >/etc/app/fixed; rm /etc/app/it.conf 2>&1; echo new >/etc/app/new; \
         mv /etc/app/new /etc/app/it.conf 2>&1; ls /etc/app; stat -c '%F of %s' /etc/app/it.conf; exit 4";
     let tools = ["ls", "mv", "rm", "stat"];
-    let included: String = tools.iter().map(|tool| format!(" --include /bin/{tool}")).collect();
-    let options = format!("-v data/it:/etc/app/it.conf -v data/fixed:/etc/app/fixed:ro{included}");
+    let options = format!("-v data/it:/etc/app/it.conf -v data/fixed:/etc/app/fixed:ro{}", included(&tools));
     let (status, said) = run(&site, &options, &["/bin/dash", "--", "-c", script]);
     assert_eq!(status, Some(4), "{said}");
     for line in [
@@ -159,7 +167,7 @@ fn a_file_alone_is_read_and_written_here() {
         "mv: cannot move '/etc/app/new' to '/etc/app/it.conf': Device or resource busy",
         "regular file of 21",
     ] {
-        assert!(said.lines().any(|other| other.trim_end() == line), "{line}: {said}");
+        assert!(says(&said, line), "{line}: {said}");
     }
     assert!(said.contains("cannot create /etc/app/fixed: Read-only file system"), "{said}");
     assert!(!said.contains("secret"), "{said}");
@@ -182,7 +190,7 @@ fn a_database_of_sqlite_is_one_here_too() {
         begin; delete from t; rollback; vacuum; pragma integrity_check; select count(*) from t;";
     let (status, said) = run(&site, "-v data:/data", &["/usr/bin/sqlite3", "--", "/data/it.db", fill]);
     assert_eq!(status, Some(0), "{said}");
-    assert!(said.lines().any(|line| line.trim_end() == "250"), "{said}");
+    assert!(says(&said, "250"), "{said}");
     let here = |script: &str| {
         let output = Command::new("/usr/bin/sqlite3").arg(&file).arg(script).output().expect("it starts");
         assert!(output.status.success(), "{}", common::said(&output));
@@ -192,7 +200,7 @@ fn a_database_of_sqlite_is_one_here_too() {
     here("insert into t values (1001, 'from here');");
     let ask = "select b from t where a = 1001; insert into t values (1002, 'from there');";
     let (status, said) = run(&site, "-v data:/data:ro", &["/usr/bin/sqlite3", "--", "/data/it.db", ask]);
-    assert!(said.lines().any(|line| line.trim_end() == "from here"), "{said}");
+    assert!(says(&said, "from here"), "{said}");
     assert!(status != Some(0) && said.contains("attempt to write a readonly database"), "{said}");
     assert_eq!(here("select count(*) from t;"), "251");
 }

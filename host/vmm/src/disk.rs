@@ -59,8 +59,7 @@ pub fn check(image: &Path, access: DirectoryAccess) -> Result<()> {
     let kind = image.metadata()?.file_type();
     ensure!(kind.is_file() || kind.is_block_device(), "{name} is neither a directory nor a file");
     let file = File::options().read(true).write(access == DirectoryAccess::ReadWrite).open(image)?;
-    let mut magic = [0; 2];
-    let is_ext = file.read_exact_at(&mut magic, MAGIC_AT).is_ok() && magic == MAGIC;
+    let is_ext = start(&file).is_some_and(|start| start.ends_with(&MAGIC));
     ensure!(is_ext, "{name} is no directory and has no ext4: expected one made by `mkfs.ext4 {name}`");
     ensure!(rustix::process::geteuid().is_root(), "root mounts a disk: run nom as root, or lend a directory");
     flock(&file, lock(access)).with_context(|| format!("{name} is in use by another machine"))?;
@@ -82,9 +81,14 @@ pub fn check(image: &Path, access: DirectoryAccess) -> Result<()> {
 /// # Errors
 /// If it cannot be read.
 pub fn is_one(image: &Path) -> Result<bool> {
+    let start = start(&File::open(image)?);
+    Ok(start.is_some_and(|start| start.ends_with(&MAGIC) || start.iter().all(|byte| *byte == 0)))
+}
+
+/// What a file has up to where a superblock's magic number ends, if it is as long.
+fn start(file: &File) -> Option<[u8; MAGIC_AT as usize + MAGIC.len()]> {
     let mut start = [0; MAGIC_AT as usize + MAGIC.len()];
-    let is_long = File::open(image)?.read_exact_at(&mut start, 0).is_ok();
-    Ok(is_long && (start.ends_with(&MAGIC) || start.iter().all(|byte| *byte == 0)))
+    file.read_exact_at(&mut start, 0).ok().map(|()| start)
 }
 
 /// Checks that a file can be lent alone.

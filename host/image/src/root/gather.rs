@@ -96,7 +96,7 @@ impl Root {
                 for file in &files {
                     self.add_path(host, file)?;
                 }
-                if search.asks_for_a_locale(&files) && search.follow(LOCALE).is_some() {
+                if search.follow(LOCALE).is_some() && search.asks_for_a_locale(&files) {
                     self.add_tree(search, host, LOCALE, &|_| true)?;
                 }
                 if let Some(library) = search.library_of_python(path) {
