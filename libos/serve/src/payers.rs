@@ -239,10 +239,16 @@ impl Payers {
     }
 
     /// Nobody else will say for whom the last frame was: what was for nobody is the infrastructure's.
-    #[inline]
+    #[inline(always)]
     pub fn settle(&self) {
+        if self.last.get() != PAID {
+            self.settle_last();
+        }
+    }
+
+    #[inline(never)]
+    fn settle_last(&self) {
         match self.last.get() {
-            PAID => {}
             UNKNOWN => self.charge(INFRASTRUCTURE),
             found => self.charge(found),
         }

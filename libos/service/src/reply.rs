@@ -31,17 +31,27 @@ struct Attribution {
     /// What the client is, and who pays at present.
     class: Class,
     present: Option<Activity>,
-    /// What was asked of the piece at hand, in its order.
-    asked: Vec<Share>,
+    /// What was asked first of the piece at hand, which nearly always is all, and the rest in its order. No
+    /// request is there yet of who only has a connection.
+    first: Share,
+    others: Vec<Share>,
 }
 
 /// Requests for one activity that follow each other.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Share {
     activity: Activity,
     requests: u32,
     /// How much was written when the first of them was asked.
     from: usize,
+}
+
+impl Share {
+    /// No request, of a client of this class.
+    #[inline]
+    fn none_of(class: Class) -> Share {
+        Share { activity: class.base(), requests: 0, from: 0 }
+    }
 }
 
 /// Bytes one behind the other: a vector, but that nothing is asked of it for bytes that have room.
@@ -143,8 +153,9 @@ impl<B: Buffer> Reply<B> {
 
     /// Tells activities apart from now on, by `rules`.
     pub fn attribute(&mut self, rules: Arc<Rules>, payer: Rc<dyn Payer>) {
-        let asked = Vec::new();
-        self.attribution = Some(Attribution { rules, payer, class: Class::OTHERS, present: None, asked });
+        let (class, others) = (Class::OTHERS, Vec::new());
+        let first = Share::none_of(class);
+        self.attribution = Some(Attribution { rules, payer, class, present: None, first, others });
     }
 
     /// A piece of a client of this class is at hand.
@@ -152,7 +163,7 @@ impl<B: Buffer> Reply<B> {
     pub fn begin(&mut self, class: Class) {
         if let Some(attribution) = &mut self.attribution {
             (attribution.class, attribution.present) = (class, None);
-            attribution.asked.clear();
+            attribution.first = Share::none_of(class);
             self.lent.clear();
         }
     }
@@ -245,35 +256,39 @@ impl Attribution {
             self.present = Some(activity);
             self.payer.charge(activity);
         }
-        match self.asked.last_mut() {
-            Some(share) if share.activity == activity => share.requests += 1,
-            _ => self.asked.push(Share { activity, requests: 1, from: written }),
+        let last = self.others.last_mut().unwrap_or(&mut self.first);
+        if last.activity == activity {
+            last.requests += 1;
+        } else if last.requests == 0 {
+            *last = Share { activity, requests: 1, from: written };
+        } else {
+            self.others.push(Share { activity, requests: 1, from: written });
         }
     }
 
     #[inline]
     fn end(&mut self, requests: u32, len: usize) -> Option<Activity> {
-        match &self.asked[..] {
-            // Whose requests are told apart by nothing but his address.
-            [] if len == 0 => {}
-            [] => self.payer.count(self.class.base(), requests, len),
-            [share] => self.payer.count(share.activity, requests, len),
-            _ => self.end_several(requests, len),
+        if !self.others.is_empty() {
+            self.end_several(requests, len);
+        } else if len > 0 || self.first.requests > 0 {
+            self.payer.count(self.first.activity, requests, len);
         }
-        self.asked.clear();
         self.present
     }
 
     /// What was written before the first of them was asked is his, too.
-    fn end_several(&self, requests: u32, len: usize) {
-        let ends = self.asked.iter().skip(1).map(|share| share.from).chain([len]);
+    #[cold]
+    fn end_several(&mut self, requests: u32, len: usize) {
+        let ends = self.others.iter().map(|share| share.from).chain([len]);
+        let shares = core::iter::once(&self.first).chain(&self.others);
         let (mut left, mut from) = (requests, 0);
-        for (index, (share, end)) in self.asked.iter().zip(ends).enumerate() {
-            let is_last = index + 1 == self.asked.len();
+        for (index, (share, end)) in shares.zip(ends).enumerate() {
+            let is_last = index == self.others.len();
             let count = if is_last { left } else { share.requests.min(left) };
             self.payer.count(share.activity, count, end - from);
             (left, from) = (left - count, end);
         }
+        self.others.clear();
     }
 }
 
