@@ -1,11 +1,13 @@
 //! Directories that the host lends, by 9P2000.L (`nom-ninep`).
 //!
-//! Nothing of them is kept here: each call asks the host, and what it refuses is refused with the host's own
-//! error number. What the caller may do is decided here first, by the owners and permissions that the host
-//! tells; the host decides once more, as for whoever started the machine.
+//! Nothing of them is kept here: each call asks the host, once, and what it refuses is refused with the
+//! host's own error number. What the caller may do is decided here first, by the owners and permissions that
+//! the host tells; the host decides once more, as for whoever started the machine.
 //!
-//! A node has a handle of the host's for its path, which each look-up makes a new one, and one more while it
-//! is open. Both go back when nobody holds the node any more and many others are known.
+//! A node has a handle of the host's for its path, and one more while it is open. Both go back when nobody
+//! holds the node any more and many others are known. The host follows a handle's path each time that it is
+//! asked about it; so a name that was looked up before is looked up again by asking what its handle leads to,
+//! and walked to if that is another file than it was.
 
 use crate::attributes::{Attributes, FileTime, Ownership, SpaceFacts, Stamp};
 use crate::caller::{Access, Caller, Credentials, Rights};
@@ -25,7 +27,7 @@ use core::ops::ControlFlow;
 use linux_raw_sys::general::{
     AT_REMOVEDIR, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, V9FS_MAGIC,
 };
-use nom_ninep::{Change, Client, Fid, LentEntry};
+use nom_ninep::{Change, Client, Fid, LentAttributes, LentEntry};
 use slotmap::SlotMap;
 
 slotmap::new_key_type! {
@@ -75,8 +77,20 @@ struct HostNode {
     /// The directory that it was found in, and its name there; the root is in none.
     parent: Option<HostId>,
     name: Box<[u8]>,
+    /// Nodes that were found in it, by their names.
+    children: BTreeMap<Box<[u8]>, HostId>,
+    /// What was said of it last, and when, in [`HostFiles::moment`]s: 0 if that was outside of a call.
+    facts: LentAttributes,
+    told_at: u64,
     holds: u32,
     open: Option<(Fid, Mode)>,
+}
+
+impl HostNode {
+    /// Whether this is said of it, and not of what has its path now.
+    fn is_meant(&self, facts: &LentAttributes) -> bool {
+        facts.qid.path == self.number && NodeType::from_mode(facts.mode) == Some(self.kind)
+    }
 }
 
 /// What is known of directories that the host lends.
@@ -85,6 +99,10 @@ pub(crate) struct HostFiles {
     clients: Vec<Client>,
     nodes: SlotMap<HostId, HostNode>,
     numbers: BTreeMap<(usize, u64), HostId>,
+    /// Counts calls, and changes within a call: what was said at this moment holds still.
+    moment: u64,
+    /// Whether a call is under way.
+    is_in_call: bool,
 }
 
 impl From<nom_ninep::Error> for Errno {
@@ -98,15 +116,59 @@ impl From<nom_ninep::Error> for Errno {
 }
 
 impl HostFiles {
-    /// A node, and the client of its directory.
+    /// A node, and the client of its directory, to ask for something.
     fn get(&mut self, id: HostId) -> (&mut HostNode, &mut Client) {
         let node = &mut self.nodes[id];
         let client = &mut self.clients[node.client];
         (node, client)
     }
 
+    /// The same, to change something: what was said before holds no more.
+    fn get_to_change(&mut self, id: HostId) -> (&mut HostNode, &mut Client) {
+        self.moment += 1;
+        self.get(id)
+    }
+
+    /// What the host says of a node's path now, if the node is what is there.
+    fn ask(&mut self, id: HostId) -> Result<Option<LentAttributes>, Errno> {
+        let told_at = if self.is_in_call { self.moment } else { 0 };
+        let (node, client) = self.get(id);
+        match client.attributes(node.fid).map_err(Errno::from) {
+            Ok(facts) if node.is_meant(&facts) => {
+                (node.facts, node.told_at) = (facts, told_at);
+                Ok(Some(facts))
+            }
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is known of a node. Of one that has lost its path the host knows it by its other handle; if it
+    /// does not, that was the last of its names, and the rest is as before.
+    fn facts(&mut self, id: HostId) -> Result<LentAttributes, Errno> {
+        let node = &self.nodes[id];
+        if node.told_at == self.moment && self.is_in_call {
+            return Ok(node.facts);
+        }
+        if let Some(facts) = self.ask(id)? {
+            return Ok(facts);
+        }
+        let (node, client) = self.get(id);
+        let by_other = node.open.and_then(|(fid, _)| client.attributes(fid).ok());
+        match by_other.filter(|facts| node.is_meant(facts)) {
+            Some(facts) => Ok(facts),
+            None if node.holds > 0 => Ok(LentAttributes { links: 0, ..node.facts }),
+            None => Err(Errno::ENOENT),
+        }
+    }
+
     /// What a name in a directory leads to.
     fn look_up(&mut self, directory: HostId, name: &[u8]) -> Result<Option<HostId>, Errno> {
+        if let Some(id) = self.nodes[directory].children.get(name).copied()
+            && let Ok(Some(_)) = self.ask(id)
+        {
+            return Ok(Some(id));
+        }
         let (node, client) = self.get(directory);
         let fid = match client.walk(node.fid, Some(name)).map_err(Errno::from) {
             Ok(fid) => fid,
@@ -131,28 +193,65 @@ impl HostFiles {
             client.clunk(fid);
             return Err(Errno::EIO);
         };
-        let number = attributes.qid.path;
-        let known = self.numbers.get(&(index, number)).copied();
-        if let Some(id) = known.filter(|id| self.nodes[*id].kind == kind) {
-            let (node, client) = self.get(id);
-            client.clunk(core::mem::replace(&mut node.fid, fid));
-            (node.parent, node.name) = (Some(directory), name.into());
-            return Ok(id);
-        }
+        let told_at = if self.is_in_call { self.moment } else { 0 };
+        let known = self.numbers.get(&(index, attributes.qid.path)).copied();
+        let id = match known.filter(|id| self.nodes[*id].kind == kind) {
+            Some(id) => {
+                let (node, client) = self.get(id);
+                (node.facts, node.told_at) = (attributes, told_at);
+                client.clunk(core::mem::replace(&mut node.fid, fid));
+                id
+            }
+            None => self.insert((index, mount), fid, kind, attributes),
+        };
+        self.put(id, directory, name);
+        Ok(id)
+    }
+
+    /// A new node that is in no directory.
+    fn insert(
+        &mut self,
+        (client, mount): (usize, usize),
+        fid: Fid,
+        kind: NodeType,
+        facts: LentAttributes,
+    ) -> HostId {
+        let number = facts.qid.path;
         let id = self.nodes.insert(HostNode {
-            client: index,
+            client,
             mount,
             number,
             kind,
-            device: attributes.rdev,
+            device: facts.rdev,
             fid,
-            parent: Some(directory),
-            name: name.into(),
+            parent: None,
+            name: Box::default(),
+            children: BTreeMap::new(),
+            facts,
+            told_at: 0,
             holds: 0,
             open: None,
         });
-        self.numbers.insert((index, number), id);
-        Ok(id)
+        self.numbers.insert((client, number), id);
+        id
+    }
+
+    /// A node has this name now.
+    fn put(&mut self, id: HostId, directory: HostId, name: &[u8]) {
+        self.take_out(id);
+        let node = &mut self.nodes[id];
+        (node.parent, node.name) = (Some(directory), name.into());
+        self.nodes[directory].children.insert(name.into(), id);
+    }
+
+    /// A node's name does not lead to it any more.
+    fn take_out(&mut self, id: HostId) {
+        let Some(parent) = self.nodes[id].parent else { return };
+        let name = self.nodes[id].name.clone();
+        let children = &mut self.nodes[parent].children;
+        if children.get(&name) == Some(&id) {
+            children.remove(&name);
+        }
     }
 
     /// A handle of a node that is open for this at least.
@@ -176,6 +275,7 @@ impl HostFiles {
 
     /// A node has lost its name: another that gets its number is another.
     fn forget(&mut self, id: HostId) {
+        self.take_out(id);
         let node = &self.nodes[id];
         self.numbers.retain(|key, known| *known != id || *key != (node.client, node.number));
     }
@@ -207,7 +307,7 @@ fn file_time((seconds, nanoseconds): (u64, u64)) -> FileTime {
     FileTime { seconds: seconds as i64, nanoseconds: nanoseconds as u32 }
 }
 
-fn rights(attributes: &nom_ninep::LentAttributes) -> Rights {
+fn rights(attributes: &LentAttributes) -> Rights {
     Rights {
         user: attributes.user,
         group: attributes.group,
@@ -235,7 +335,7 @@ impl Vfs {
         if NodeType::from_mode(attributes.mode) != Some(NodeType::Directory) {
             return Err(Errno::ENOTDIR);
         }
-        self.add_host(client, (fid, NodeType::Directory, attributes.qid.path), (at, access));
+        self.add_host(client, (fid, NodeType::Directory, attributes), (at, access));
         self.cover(at);
         Ok(())
     }
@@ -269,7 +369,7 @@ impl Vfs {
             return Err(Errno::EINVAL);
         }
         self.covered_files.push((at, self.mounts_len()));
-        self.add_host(client, (fid, NodeType::File, attributes.qid.path), (at, access));
+        self.add_host(client, (fid, NodeType::File, attributes), (at, access));
         Ok(())
     }
 
@@ -288,26 +388,14 @@ impl Vfs {
     fn add_host(
         &mut self,
         client: Client,
-        (fid, kind, number): (Fid, NodeType, u64),
+        (fid, kind, facts): (Fid, NodeType, LentAttributes),
         (at, access): (InodeId, MountAccess),
     ) {
         let mount = self.mounts_len();
         let files = self.host.get_mut();
         let index = files.clients.len();
         files.clients.push(client);
-        let root = files.nodes.insert(HostNode {
-            client: index,
-            mount,
-            number,
-            kind,
-            device: 0,
-            fid,
-            parent: None,
-            name: Box::default(),
-            holds: 0,
-            open: None,
-        });
-        files.numbers.insert((index, number), root);
+        let root = files.insert((index, mount), fid, kind, facts);
         let (root, magic) = (NodeId::Host(root), V9FS_MAGIC.into());
         self.add_mount_of(Mount { root, at: Some(at), magic, kind: "9p", access });
     }
@@ -357,10 +445,23 @@ impl Vfs {
         Ok(self.host_files().look_up(directory, name)?.map(NodeId::Host))
     }
 
-    fn host_facts(&self, id: HostId) -> Result<nom_ninep::LentAttributes, Errno> {
-        let mut files = self.host_files();
-        let (node, client) = files.get(id);
-        Ok(client.attributes(node.fid)?)
+    fn host_facts(&self, id: HostId) -> Result<LentAttributes, Errno> {
+        self.host_files().facts(id)
+    }
+
+    /// Does something in which nobody else changes what is asked for: the host is asked once what is known of
+    /// a file, however often that is looked at, unless `act` changes something.
+    pub fn in_one_call<R>(&mut self, act: impl FnOnce(&mut Vfs) -> R) -> R {
+        self.host_call(true);
+        let result = act(self);
+        self.host_call(false);
+        result
+    }
+
+    fn host_call(&mut self, is_under_way: bool) {
+        let files = self.host.get_mut();
+        files.moment += 1;
+        files.is_in_call = is_under_way;
     }
 
     pub(crate) fn host_attributes(&self, id: HostId) -> Result<Attributes, Errno> {
@@ -398,7 +499,7 @@ impl Vfs {
 
     fn host_change(&self, id: HostId, change: &Change) -> Result<(), Errno> {
         let mut files = self.host_files();
-        let (node, client) = files.get(id);
+        let (node, client) = files.get_to_change(id);
         Ok(client.change(node.fid, change)?)
     }
 
@@ -471,9 +572,15 @@ impl Vfs {
         let (fid, client) = files.opened(id, Mode::Read)?;
         let mut done = 0;
         while done < target.len() {
+            let most = client.piece_bytes().min(target.len() - done);
             match client.read(fid, offset + done as u64, &mut target[done..]) {
-                Ok(0) => break,
-                Ok(count) => done += count,
+                Ok(count) => {
+                    done += count;
+                    // The file ends there: the host reads as much as there is.
+                    if count < most {
+                        break;
+                    }
+                }
                 Err(error) if done == 0 => return Err(error.into()),
                 Err(_) => break,
             }
@@ -484,6 +591,7 @@ impl Vfs {
     pub(crate) fn host_write(&self, id: HostId, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         self.host_file(id)?;
         let mut files = self.host_files();
+        files.moment += 1;
         let (fid, client) = files.opened(id, Mode::Write)?;
         let mut done = 0;
         while done < bytes.len() {
@@ -494,6 +602,8 @@ impl Vfs {
                 Err(_) => break,
             }
         }
+        let facts = &mut files.nodes[id].facts;
+        facts.size = facts.size.max(offset + done as u64);
         Ok(done)
     }
 
@@ -627,7 +737,7 @@ impl Vfs {
         let inherits = above.permissions & 0o2000 != 0;
         let group = if inherits { above.group } else { caller.credentials.group };
         let mut files = self.host_files();
-        let (node, client) = files.get(directory);
+        let (node, client) = files.get_to_change(directory);
         let at = node.fid;
         let mut opened = None;
         let mut make =
@@ -658,7 +768,7 @@ impl Vfs {
                 return Err(found.err().unwrap_or(Errno::ENOENT));
             }
         };
-        let (node, client) = files.get(id);
+        let (node, client) = files.get_to_change(id);
         if let Some((before, _)) = opened.and_then(|opened| node.open.replace(opened)) {
             client.clunk(before);
         }
@@ -688,7 +798,7 @@ impl Vfs {
         }
         let mut files = self.host_files();
         let (at, file) = (files.nodes[directory].fid, files.nodes[id].fid);
-        let (_, client) = files.get(id);
+        let (_, client) = files.get_to_change(id);
         Ok(client.link(at, file, name)?)
     }
 
@@ -708,7 +818,7 @@ impl Vfs {
             (false, true) => return Err(Errno::ENOTDIR),
         };
         let mut files = self.host_files();
-        let (node, client) = files.get(directory);
+        let (node, client) = files.get_to_change(directory);
         client.unlink(node.fid, name, flags)?;
         files.forget(id);
         Ok(())
@@ -747,13 +857,12 @@ impl Vfs {
             }
             let mut files = self.host_files();
             let (at, there) = (files.nodes[from].fid, files.nodes[to].fid);
-            let (_, client) = files.get(id);
+            let (_, client) = files.get_to_change(id);
             client.rename((at, old_name), (there, new_name))?;
             if let Some(NodeId::Host(other)) = new.node {
                 files.forget(other);
             }
-            let node = &mut files.nodes[id];
-            (node.parent, node.name) = (Some(to), new_name.into());
+            files.put(id, to, new_name);
             Ok(())
         };
         ControlFlow::Break(rename())

@@ -176,3 +176,132 @@ fn nodes_that_nobody_holds_go_back_to_the_host() {
         assert_eq!(vfs.read(held, 0, &mut [0; 4]), Ok(0));
     });
 }
+
+/// Requests that `act` takes.
+fn requests(host: &Host, act: impl FnOnce()) -> usize {
+    let before = host.server.borrow().asked().len();
+    act();
+    host.server.borrow().asked().len() - before
+}
+
+/// What a call knows of a path: its number, names and bytes.
+fn status(vfs: &mut Vfs, caller: &Caller<'_>, path: &[u8]) -> Result<(u64, u32, u64), Errno> {
+    vfs.in_one_call(|vfs| {
+        let node = vfs.resolve(caller, caller.root, path, LastLink::Keep)?;
+        let known = vfs.attributes(caller, node)?;
+        Ok((known.number, known.links, known.size))
+    })
+}
+
+#[test]
+fn a_name_that_is_known_is_asked_about_once_a_call() {
+    let site = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(site.path().join("d")).expect("made");
+    std::fs::write(site.path().join("d/f"), "text").expect("written");
+    let host = Host::lends(site.path());
+    with_volume(&host, |vfs, caller, root| {
+        let path = b"/data/here/d/f";
+        assert_eq!(status(vfs, caller, path).map(|(_, links, len)| (links, len)), Ok((1, 4)));
+        assert_eq!(requests(&host, || _ = status(vfs, caller, path)), 2, "a directory and a file");
+        let user = Credentials { user: 1000, group: 1000, groups: Vec::new() };
+        let user = Caller { credentials: &user, ..Caller::first(&user, root, FileTime::default()) };
+        assert_eq!(requests(&host, || _ = status(vfs, &user, path)), 3, "it may go through what is lent");
+        let mut text = [0; 64];
+        let used = requests(&host, || {
+            let file = vfs.in_one_call(|vfs| vfs.open(&user, root, path, O_RDONLY, 0)).expect("there");
+            assert_eq!(vfs.read(file, 0, &mut text), Ok(4));
+            vfs.release(file);
+        });
+        assert_eq!(used, 3 + 2 + 1 + 1, "a look-up, to open it, to read it, to close it");
+        let changed = vfs.in_one_call(|vfs| {
+            let file = vfs.open(caller, root, path, O_RDWR, 0).expect("there");
+            vfs.truncate(file, 9, caller).expect("done");
+            let len = vfs.size(file);
+            vfs.release(file);
+            len
+        });
+        assert_eq!(changed, Ok(9), "what a call has changed itself is asked for again");
+    });
+}
+
+#[test]
+fn what_the_host_changes_is_seen_by_the_next_call() {
+    let site = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| site.path().join(name);
+    std::fs::create_dir(at("d")).expect("made");
+    std::fs::write(at("d/f"), "text").expect("written");
+    std::fs::write(at("other"), "another").expect("written");
+    let host = Host::lends(site.path());
+    with_volume(&host, |vfs, caller, root| {
+        let path = b"/data/here/d/f";
+        let held = vfs.open(caller, root, path, O_RDWR, 0).expect("there");
+        let (number, ..) = status(vfs, caller, path).expect("there");
+        std::fs::write(at("d/f"), "longer text").expect("written");
+        assert_eq!(status(vfs, caller, path), Ok((number, 1, 11)), "its contents");
+        std::fs::rename(at("other"), at("d/f")).expect("replaced");
+        let (other, links, len) = status(vfs, caller, path).expect("there");
+        assert!(other != number && (links, len) == (1, 7), "another file");
+        let known = vfs.attributes(caller, held).expect("it is open");
+        assert_eq!((known.number, known.links), (number, 0), "who had it open has it, without a name");
+        let new = vfs.open(caller, root, path, O_RDONLY, 0).expect("there");
+        let (mut old_text, mut new_text) = ([0; 4], [0; 4]);
+        assert_eq!([vfs.read(held, 0, &mut old_text), vfs.read(new, 0, &mut new_text)], [Ok(4), Ok(4)]);
+        assert_eq!([&old_text, &new_text], [b"long", b"anot"]);
+        std::fs::remove_file(at("d/f")).expect("removed");
+        std::os::unix::fs::symlink("../g", at("d/f")).expect("made");
+        std::fs::write(at("g"), "g").expect("written");
+        let node = vfs.resolve(caller, root, path, LastLink::Follow).expect("there");
+        assert_eq!(vfs.path_of(root, node), b"/data/here/g", "a link");
+        std::fs::rename(at("d"), at("e")).expect("moved");
+        assert_eq!(status(vfs, caller, path), Err(Errno::ENOENT));
+        assert!(status(vfs, caller, b"/data/here/e/f").is_ok());
+        std::fs::write(at("d"), "").expect("written");
+        assert_eq!(status(vfs, caller, path), Err(Errno::ENOTDIR), "a file where a directory was");
+    });
+}
+
+#[test]
+fn what_has_lost_its_name_is_known_as_long_as_somebody_has_it() {
+    let site = tempfile::tempdir().expect("a directory");
+    let host = Host::lends(site.path());
+    with_volume(&host, |vfs, caller, root| {
+        let file = vfs.open(caller, root, b"/data/here/f", O_CREAT | O_RDWR, 0o600).expect("made");
+        vfs.unlink(caller, root, b"/data/here/f").expect("removed");
+        vfs.write(file, 3, b"text", caller).expect("written");
+        let known = vfs.attributes(caller, file).expect("it is open");
+        assert_eq!((known.links, known.size), (0, 7));
+        // Older QEMUs, 7.2 among them, know nothing of such a file but what it reads and writes.
+        host.server.borrow_mut().forget_nameless();
+        let known = vfs.attributes(caller, file).expect("it is open");
+        assert_eq!((known.links, known.size, known.permissions), (0, 7, 0o600));
+        let made = vfs.open(caller, root, b"/data/here/f", O_CREAT | O_RDWR, 0o644).expect("made");
+        let known = [file, made].map(|node| vfs.attributes(caller, node).expect("it is open"));
+        assert_eq!(known.map(|known| known.size), [7, 0], "another of its name is another");
+    });
+}
+
+#[test]
+fn names_lead_where_they_were_moved() {
+    let site = tempfile::tempdir().expect("a directory");
+    let host = Host::lends(site.path());
+    with_volume(&host, |vfs, caller, root| {
+        vfs.make_directory(caller, root, b"/data/here/d", 0o755).expect("made");
+        for name in [&b"/data/here/d/a"[..], b"/data/here/d/b"] {
+            let file = vfs.open(caller, root, name, O_CREAT | O_RDWR, 0o644).expect("made");
+            vfs.release(file);
+        }
+        let a = status(vfs, caller, b"/data/here/d/a").expect("there");
+        let rename = |vfs: &mut Vfs, from: &[u8], to: &[u8]| {
+            vfs.rename(caller, (root, from), (root, to), Replace::Yes)
+        };
+        rename(vfs, b"/data/here/d/a", b"/data/here/d/b").expect("replaced");
+        assert_eq!(status(vfs, caller, b"/data/here/d/a"), Err(Errno::ENOENT));
+        rename(vfs, b"/data/here/d", b"/data/here/e").expect("moved");
+        assert_eq!(status(vfs, caller, b"/data/here/d/b"), Err(Errno::ENOENT));
+        let used = requests(&host, || assert_eq!(status(vfs, caller, b"/data/here/e/b"), Ok(a)));
+        assert_eq!(used, 2, "nothing is walked to again");
+        std::fs::rename(site.path().join("e/b"), site.path().join("e/c")).expect("moved");
+        assert_eq!(status(vfs, caller, b"/data/here/e/b"), Err(Errno::ENOENT));
+        assert_eq!(status(vfs, caller, b"/data/here/e/c"), Ok(a));
+    });
+}

@@ -332,7 +332,7 @@ impl Process {
             processes: &*self.family,
             scope: Scope::default(),
         };
-        act(&mut self.family.vfs.borrow_mut(), &caller)
+        self.family.vfs.borrow_mut().in_one_call(|vfs| act(vfs, &caller))
     }
 
     /// Has relative paths begin in a directory.

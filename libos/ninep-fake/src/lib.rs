@@ -1,5 +1,7 @@
 //! A server of 9P2000.L over a directory of this computer, for tests: what QEMU's does as root with the
-//! security model "passthrough". A handle stays with its file when that loses its name, unlike QEMU's.
+//! security model "passthrough". What is said of a handle that is not open is said of what has its path,
+//! which changes with that of a directory above, as there. Else a handle stays with its file when that loses
+//! its name, unlike QEMU's.
 #![forbid(unsafe_code)]
 
 use nom_ninep::{Kind, NinepChannel, NoAnswer, Reader, Writer};
@@ -13,6 +15,8 @@ use std::path::Path;
 /// What a request's handler says: the body of the answer.
 type Body = Result<Vec<u8>, Errno>;
 
+type PathNames = Vec<Vec<u8>>;
+
 /// Bytes of an answer's head.
 const HEAD: usize = 7;
 const ERROR: u8 = 7;
@@ -20,6 +24,8 @@ const ERROR: u8 = 7;
 struct Handle {
     /// What it leads to.
     file: OwnedFd,
+    /// The names that led there from the root.
+    path: PathNames,
     open: Option<OwnedFd>,
 }
 
@@ -29,6 +35,8 @@ pub struct FakeServer {
     handles: HashMap<u32, Handle>,
     /// Requests that were answered, by kind.
     asked: Vec<Kind>,
+    /// Whether what is open is known by what it is, and not by its path.
+    knows_open: bool,
 }
 
 impl FakeServer {
@@ -39,12 +47,17 @@ impl FakeServer {
     pub fn new(directory: &Path) -> FakeServer {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::open(directory, flags, Mode::empty()).expect("a directory");
-        FakeServer { root, handles: HashMap::new(), asked: Vec::new() }
+        FakeServer { root, handles: HashMap::new(), asked: Vec::new(), knows_open: true }
     }
 
     /// What was asked so far.
     pub fn asked(&self) -> &[Kind] {
         &self.asked
+    }
+
+    /// Knows of what is open and has no name no more than what that holds from now on, as older QEMUs.
+    pub fn forget_nameless(&mut self) {
+        self.knows_open = false;
     }
 
     /// Handles that its client has.
@@ -106,10 +119,33 @@ impl FakeServer {
     }
 
     /// A new handle of a file.
-    fn put(&mut self, handle: u32, file: OwnedFd) -> Body {
+    fn put(&mut self, handle: u32, file: OwnedFd, path: PathNames) -> Body {
         let qid = qid(&status(&file)?);
-        self.handles.insert(handle, Handle { file, open: None });
+        self.handles.insert(handle, Handle { file, path, open: None });
         Ok(qid)
+    }
+
+    /// The path of a name in a directory.
+    fn path_in(&self, directory: u32, name: &[u8]) -> Result<PathNames, Errno> {
+        let above = &self.handles.get(&directory).ok_or(Errno::BADF)?.path;
+        Ok([above.as_slice(), &[name.to_vec()]].concat())
+    }
+
+    /// What has this path now.
+    fn find(&self, path: &PathNames) -> Result<Stat, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = self.root.try_clone().map_err(|_| Errno::MFILE)?;
+        let step = |at, name: &Vec<u8>| fs::openat(at, name.as_slice(), flags, Mode::empty());
+        status(&path.iter().try_fold(root, step)?)
+    }
+
+    /// Handles of what is at one path, and below it, are of another.
+    fn move_paths(&mut self, from: &PathNames, to: &PathNames) {
+        for handle in self.handles.values_mut() {
+            if let Some(below) = handle.path.strip_prefix(from.as_slice()) {
+                handle.path = [to, below].concat();
+            }
+        }
     }
 
     fn answer(&mut self, kind: Kind, reader: &mut Reader<'_>, room: usize) -> Body {
@@ -122,7 +158,7 @@ impl FakeServer {
             }
             Kind::Attach => {
                 let root = self.root.try_clone().map_err(|_| Errno::MFILE)?;
-                self.put(read!(reader, u32), root)
+                self.put(read!(reader, u32), root, Vec::new())
             }
             Kind::Walk => self.walk(reader),
             Kind::Clunk => {
@@ -201,7 +237,9 @@ impl FakeServer {
             }
             Kind::RenameAt => {
                 let (name, to, new) = read!(reader, text, u32, text);
-                fs::renameat(at, name, self.file(to)?, new).map(nothing)
+                fs::renameat(at, name, self.file(to)?, new)?;
+                self.move_paths(&self.path_in(handle, name)?, &self.path_in(to, new)?);
+                Ok(Vec::new())
             }
             Kind::UnlinkAt => {
                 let (name, flags) = read!(reader, text, u32);
@@ -216,15 +254,22 @@ impl FakeServer {
         let file = self.file(from)?;
         if names == 0 {
             let file = file.try_clone().map_err(|_| Errno::MFILE)?;
-            return self.put(to, file).map(|_| vec![0, 0]);
+            let path = self.handles.get(&from).ok_or(Errno::BADF)?.path.clone();
+            return self.put(to, file, path).map(|_| vec![0, 0]);
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let found = fs::openat(file, read!(reader, text), flags, Mode::empty())?;
-        self.put(to, found).map(|qid| [vec![1, 0], qid].concat())
+        let name = read!(reader, text);
+        let found = fs::openat(file, name, flags, Mode::empty())?;
+        let path = self.path_in(from, name)?;
+        self.put(to, found, path).map(|qid| [vec![1, 0], qid].concat())
     }
 
     fn attributes(&self, handle: u32) -> Body {
-        let found = status(self.file(handle)?)?;
+        let handle = self.handles.get(&handle).ok_or(Errno::BADF)?;
+        let found = match &handle.open {
+            Some(opened) if self.knows_open => fs::fstat(opened)?,
+            _ => self.find(&handle.path)?,
+        };
         let mut body = [&0x7ff_u64.to_le_bytes()[..], &qid(&found)].concat();
         for number in [found.st_mode, found.st_uid, found.st_gid] {
             body.extend(number.to_le_bytes());

@@ -292,12 +292,17 @@ impl Client {
         self.send(Kind::Create, TAG).map(drop)
     }
 
-    /// Reads from an offset on, as much as there is, or as fits into a message.
+    /// Bytes that are read or written at most by one request.
+    pub fn piece_bytes(&self) -> usize {
+        self.message_bytes - PIECE_HEAD
+    }
+
+    /// Reads from an offset on, as much as there is, or [`Client::piece_bytes`].
     ///
     /// # Errors
     /// The server's.
     pub fn read(&mut self, fid: Fid, offset: u64, target: &mut [u8]) -> Answered<usize> {
-        let most = target.len().min(self.message_bytes - PIECE_HEAD);
+        let most = target.len().min(self.piece_bytes());
         self.piece(Kind::Read, fid, offset, most).finish();
         let mut answer = self.send(Kind::Read, TAG)?;
         let count = answer.u32()? as usize;
@@ -311,7 +316,7 @@ impl Client {
     /// # Errors
     /// The server's.
     pub fn write_at(&mut self, fid: Fid, offset: u64, bytes: &[u8]) -> Answered<usize> {
-        let most = bytes.len().min(self.message_bytes - PIECE_HEAD);
+        let most = bytes.len().min(self.piece_bytes());
         self.piece(Kind::Write, fid, offset, most).raw(&bytes[..most]).finish();
         let count = self.send(Kind::Write, TAG)?.u32()? as usize;
         if count <= most { Ok(count) } else { Err(Error::Broken) }
@@ -333,7 +338,7 @@ impl Client {
         position: u64,
         see: &mut dyn FnMut(LentEntry<'_>) -> Option<()>,
     ) -> Answered<Option<u64>> {
-        let most = self.message_bytes - PIECE_HEAD;
+        let most = self.piece_bytes();
         self.piece(Kind::ReadDirectory, fid, position, most).finish();
         let mut answer = self.send(Kind::ReadDirectory, TAG)?;
         let count = answer.u32()? as usize;

@@ -130,7 +130,7 @@ fn with_files<R>(family: &ProcessFamily, act: impl FnOnce(&mut Vfs, &Caller<'_>)
         processes: family,
         scope: Scope::default(),
     };
-    act(&mut family.vfs.borrow_mut(), &caller)
+    family.vfs.borrow_mut().in_one_call(|vfs| act(vfs, &caller))
 }
 
 impl Terminal {
