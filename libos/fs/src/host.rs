@@ -20,7 +20,7 @@ use crate::rename::Replace;
 use crate::vfs::{Mount, MountAccess, Vfs};
 use crate::walk::{Found, LastLink};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::RefMut;
 use core::ops::ControlFlow;
@@ -77,8 +77,10 @@ struct HostNode {
     /// The directory that it was found in, and its name there; the root is in none.
     parent: Option<HostId>,
     name: Box<[u8]>,
-    /// Nodes that were found in it, by their names.
-    children: BTreeMap<Box<[u8]>, HostId>,
+    /// Nodes that were found in it by the names that they have still, in the order of those.
+    children: Vec<HostId>,
+    /// Nodes whose [`HostNode::parent`] it is.
+    below: usize,
     /// What was said of it last, and when, in [`HostFiles::moment`]s: 0 if that was outside of a call.
     facts: LentAttributes,
     told_at: u64,
@@ -87,9 +89,13 @@ struct HostNode {
 }
 
 impl HostNode {
-    /// Whether this is said of it, and not of what has its path now.
-    fn is_meant(&self, facts: &LentAttributes) -> bool {
-        facts.qid.path == self.number && NodeType::from_mode(facts.mode) == Some(self.kind)
+    /// Takes what is said if it is of this node, and not of what has its path now; whether it is.
+    fn takes(&mut self, facts: &LentAttributes, told_at: u64) -> bool {
+        let is_meant = facts.qid.path == self.number && NodeType::from_mode(facts.mode) == Some(self.kind);
+        if is_meant {
+            (self.facts, self.told_at) = (*facts, told_at);
+        }
+        is_meant
     }
 }
 
@@ -129,45 +135,47 @@ impl HostFiles {
         self.get(id)
     }
 
-    /// What the host says of a node's path now, if the node is what is there.
-    fn ask(&mut self, id: HostId) -> Result<Option<LentAttributes>, Errno> {
-        let told_at = if self.is_in_call { self.moment } else { 0 };
+    /// Asks what has a node's path now: whether that is the node, whose facts are as the host says then.
+    fn ask(&mut self, id: HostId) -> Result<bool, Errno> {
+        let told_at = self.present();
         let (node, client) = self.get(id);
         match client.attributes(node.fid).map_err(Errno::from) {
-            Ok(facts) if node.is_meant(&facts) => {
-                (node.facts, node.told_at) = (facts, told_at);
-                Ok(Some(facts))
-            }
-            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
+            Ok(facts) => Ok(node.takes(&facts, told_at)),
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
+    /// The moment at which something is told; 0 outside of a call.
+    fn present(&self) -> u64 {
+        if self.is_in_call { self.moment } else { 0 }
+    }
+
     /// What is known of a node. Of one that has lost its path the host knows it by its other handle; if it
     /// does not, that was the last of its names, and the rest is as before.
-    fn facts(&mut self, id: HostId) -> Result<LentAttributes, Errno> {
-        let node = &self.nodes[id];
-        if node.told_at == self.moment && self.is_in_call {
-            return Ok(node.facts);
+    fn facts(&mut self, id: HostId) -> Result<&LentAttributes, Errno> {
+        let present = self.present();
+        let is_told = present > 0 && self.nodes[id].told_at == present;
+        if !is_told && !self.ask(id)? {
+            let (node, client) = self.get(id);
+            let by_other = node.open.and_then(|(fid, _)| client.attributes(fid).ok());
+            if !by_other.is_some_and(|facts| node.takes(&facts, present)) {
+                if node.holds == 0 {
+                    return Err(Errno::ENOENT);
+                }
+                node.facts.links = 0;
+            }
         }
-        if let Some(facts) = self.ask(id)? {
-            return Ok(facts);
-        }
-        let (node, client) = self.get(id);
-        let by_other = node.open.and_then(|(fid, _)| client.attributes(fid).ok());
-        match by_other.filter(|facts| node.is_meant(facts)) {
-            Some(facts) => Ok(facts),
-            None if node.holds > 0 => Ok(LentAttributes { links: 0, ..node.facts }),
-            None => Err(Errno::ENOENT),
-        }
+        Ok(&self.nodes[id].facts)
     }
 
     /// What a name in a directory leads to.
     fn look_up(&mut self, directory: HostId, name: &[u8]) -> Result<Option<HostId>, Errno> {
-        if let Some(id) = self.nodes[directory].children.get(name).copied()
-            && let Ok(Some(_)) = self.ask(id)
-        {
-            return Ok(Some(id));
+        if let Ok(place) = self.child(directory, name) {
+            let id = self.nodes[directory].children[place];
+            if self.ask(id) == Ok(true) {
+                return Ok(Some(id));
+            }
         }
         let (node, client) = self.get(directory);
         let fid = match client.walk(node.fid, Some(name)).map_err(Errno::from) {
@@ -193,12 +201,12 @@ impl HostFiles {
             client.clunk(fid);
             return Err(Errno::EIO);
         };
-        let told_at = if self.is_in_call { self.moment } else { 0 };
+        let told_at = self.present();
         let known = self.numbers.get(&(index, attributes.qid.path)).copied();
         let id = match known.filter(|id| self.nodes[*id].kind == kind) {
             Some(id) => {
                 let (node, client) = self.get(id);
-                (node.facts, node.told_at) = (attributes, told_at);
+                node.takes(&attributes, told_at);
                 client.clunk(core::mem::replace(&mut node.fid, fid));
                 id
             }
@@ -226,7 +234,8 @@ impl HostFiles {
             fid,
             parent: None,
             name: Box::default(),
-            children: BTreeMap::new(),
+            children: Vec::new(),
+            below: 0,
             facts,
             told_at: 0,
             holds: 0,
@@ -236,21 +245,42 @@ impl HostFiles {
         id
     }
 
+    /// The place of a name among those of a directory's nodes: where it is, or where it would be.
+    fn child(&self, directory: HostId, name: &[u8]) -> Result<usize, usize> {
+        self.nodes[directory].children.binary_search_by(|child| (*self.nodes[*child].name).cmp(name))
+    }
+
     /// A node has this name now.
     fn put(&mut self, id: HostId, directory: HostId, name: &[u8]) {
         self.take_out(id);
+        let place = self.child(directory, name);
         let node = &mut self.nodes[id];
-        (node.parent, node.name) = (Some(directory), name.into());
-        self.nodes[directory].children.insert(name.into(), id);
+        node.name = name.into();
+        let before = node.parent.replace(directory);
+        self.leave(before);
+        let above = &mut self.nodes[directory];
+        above.below += 1;
+        match place {
+            Ok(place) => above.children[place] = id,
+            Err(place) => above.children.insert(place, id),
+        }
+    }
+
+    /// A node is not below this one any more.
+    fn leave(&mut self, parent: Option<HostId>) {
+        if let Some(parent) = parent {
+            self.nodes[parent].below -= 1;
+        }
     }
 
     /// A node's name does not lead to it any more.
     fn take_out(&mut self, id: HostId) {
-        let Some(parent) = self.nodes[id].parent else { return };
-        let name = self.nodes[id].name.clone();
-        let children = &mut self.nodes[parent].children;
-        if children.get(&name) == Some(&id) {
-            children.remove(&name);
+        let node = &self.nodes[id];
+        let Some(parent) = node.parent else { return };
+        if let Ok(place) = self.child(parent, &node.name)
+            && self.nodes[parent].children[place] == id
+        {
+            self.nodes[parent].children.remove(place);
         }
     }
 
@@ -277,7 +307,10 @@ impl HostFiles {
     fn forget(&mut self, id: HostId) {
         self.take_out(id);
         let node = &self.nodes[id];
-        self.numbers.retain(|key, known| *known != id || *key != (node.client, node.number));
+        let number = (node.client, node.number);
+        if self.numbers.get(&number) == Some(&id) {
+            self.numbers.remove(&number);
+        }
     }
 
     /// Gives back what nobody holds, if that is much.
@@ -285,14 +318,14 @@ impl HostFiles {
         if self.nodes.len() <= UNHELD_MAX {
             return;
         }
-        let parents: BTreeSet<HostId> = self.nodes.values().filter_map(|node| node.parent).collect();
         let unheld = |(id, node): (HostId, &HostNode)| {
-            (node.holds == 0 && node.parent.is_some() && !parents.contains(&id)).then_some(id)
+            (node.holds == 0 && node.parent.is_some() && node.below == 0).then_some(id)
         };
         let unheld: Vec<HostId> = self.nodes.iter().filter_map(unheld).collect();
         for id in unheld {
             self.forget(id);
             let Some(node) = self.nodes.remove(id) else { continue };
+            self.leave(node.parent);
             let client = &mut self.clients[node.client];
             client.clunk(node.fid);
             if let Some((fid, _)) = node.open {
@@ -445,8 +478,8 @@ impl Vfs {
         Ok(self.host_files().look_up(directory, name)?.map(NodeId::Host))
     }
 
-    fn host_facts(&self, id: HostId) -> Result<LentAttributes, Errno> {
-        self.host_files().facts(id)
+    fn host_rights(&self, id: HostId) -> Result<Rights, Errno> {
+        self.host_files().facts(id).map(rights)
     }
 
     /// Does something in which nobody else changes what is asked for: the host is asked once what is known of
@@ -458,6 +491,8 @@ impl Vfs {
         result
     }
 
+    /// Not inlined: there is one [`Vfs::in_one_call`] for each call of a program.
+    #[inline(never)]
     fn host_call(&mut self, is_under_way: bool) {
         let files = self.host.get_mut();
         files.moment += 1;
@@ -465,12 +500,15 @@ impl Vfs {
     }
 
     pub(crate) fn host_attributes(&self, id: HostId) -> Result<Attributes, Errno> {
-        let facts = self.host_facts(id)?;
+        let mut files = self.host_files();
+        let facts = files.facts(id)?;
+        let (facts, mount, kind) = (*facts, files.nodes[id].mount, files.nodes[id].kind);
+        drop(files);
         let [accessed, modified, changed] = facts.times.map(file_time);
         Ok(Attributes {
-            device: self.device_of(self.host_mount(id)),
+            device: self.device_of(mount),
             number: facts.qid.path,
-            kind: self.host_kind(id),
+            kind,
             permissions: facts.mode & 0o7777,
             links: u32::try_from(facts.links).unwrap_or(u32::MAX),
             user: facts.user,
@@ -490,7 +528,7 @@ impl Vfs {
         if who.is_root() && wanted == Access::EXECUTE && self.host_kind(id).is_directory() {
             return Ok(());
         }
-        who.check_rights(&rights(&self.host_facts(id)?), wanted)?;
+        who.check_rights(&self.host_rights(id)?, wanted)?;
         // What is written to a pipe, a socket or a device is not written there.
         let is_stored = matches!(self.host_kind(id), NodeType::File | NodeType::Directory | NodeType::Link);
         let is_fixed = self.mount(self.host_mount(id)).access == MountAccess::ReadOnly;
@@ -504,7 +542,7 @@ impl Vfs {
     }
 
     pub(crate) fn host_set_permissions(&self, caller: &Caller<'_>, id: HostId, to: u32) -> Result<(), Errno> {
-        let facts = rights(&self.host_facts(id)?);
+        let facts = self.host_rights(id)?;
         caller.credentials.check_owner(&facts)?;
         if self.host_kind(id).is_link() {
             return Err(Errno::EOPNOTSUPP);
@@ -518,7 +556,7 @@ impl Vfs {
         if to == Ownership::default() {
             return Ok(());
         }
-        let facts = rights(&self.host_facts(id)?);
+        let facts = self.host_rights(id)?;
         caller.credentials.check_new_owner(&facts, to)?;
         if to.user.unwrap_or(facts.user) == facts.user && to.group.unwrap_or(facts.group) == facts.group {
             return Ok(());
@@ -533,7 +571,7 @@ impl Vfs {
         accessed: Stamp,
         modified: Stamp,
     ) -> Result<(), Errno> {
-        let facts = rights(&self.host_facts(id)?);
+        let facts = self.host_rights(id)?;
         caller.credentials.check_times(&facts, accessed, modified)?;
         let at = |stamp: Stamp| match stamp {
             Stamp::Omit => None,
@@ -608,7 +646,7 @@ impl Vfs {
     }
 
     pub(crate) fn host_size(&self, id: HostId) -> Result<u64, Errno> {
-        Ok(self.host_facts(id)?.size)
+        self.host_files().facts(id).map(|facts| facts.size)
     }
 
     pub(crate) fn host_truncate(&self, id: HostId, len: u64) -> Result<(), Errno> {
@@ -706,7 +744,7 @@ impl Vfs {
         directory: HostId,
         node: NodeId,
     ) -> Result<HostId, Errno> {
-        let above = rights(&self.host_facts(directory)?);
+        let above = self.host_rights(directory)?;
         caller.credentials.check_rights(&above, Access::WRITE.and(Access::EXECUTE))?;
         // What covers a directory is in use.
         let NodeId::Host(id) = node else { return Err(Errno::EBUSY) };
@@ -716,7 +754,7 @@ impl Vfs {
         let is_sticky = above.permissions & 0o1000 != 0;
         if is_sticky && !caller.credentials.is_root() {
             let user = caller.credentials.user;
-            if user != above.user && user != self.host_facts(id)?.user {
+            if user != above.user && user != self.host_rights(id)?.user {
                 return Err(Errno::EPERM);
             }
         }
@@ -733,7 +771,7 @@ impl Vfs {
         permissions: u32,
     ) -> Result<NodeId, Errno> {
         self.host_check_directory(caller, directory)?;
-        let above = rights(&self.host_facts(directory)?);
+        let above = self.host_rights(directory)?;
         let inherits = above.permissions & 0o2000 != 0;
         let group = if inherits { above.group } else { caller.credentials.group };
         let mut files = self.host_files();

@@ -319,6 +319,14 @@ impl Process {
 
     /// Does something with the tree of files, as its thread `thread`.
     pub fn with_vfs<R>(&self, thread: u32, act: impl FnOnce(&mut Vfs, &Caller<'_>) -> R) -> R {
+        let (mut act, mut result) = (Some(act), None);
+        self.call_with_vfs(thread, &mut |vfs, caller| result = act.take().map(|act| act(vfs, caller)));
+        result.expect("it was done")
+    }
+
+    /// The same, once in an image, and not for each call that there is.
+    #[inline(never)]
+    fn call_with_vfs(&self, thread: u32, act: &mut dyn FnMut(&mut Vfs, &Caller<'_>)) {
         let view = self.view.borrow();
         let for_files = self.for_files.credentials(thread, &view.credentials);
         let caller = Caller {
@@ -332,7 +340,7 @@ impl Process {
             processes: &*self.family,
             scope: Scope::default(),
         };
-        self.family.vfs.borrow_mut().in_one_call(|vfs| act(vfs, &caller))
+        self.family.vfs.borrow_mut().in_one_call(|vfs| act(vfs, &caller));
     }
 
     /// Has relative paths begin in a directory.
