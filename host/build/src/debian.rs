@@ -48,7 +48,7 @@ pub const CLIENTS: [Tool; 4] = [
 ];
 
 /// Programs of Linux that run unchanged in a machine (docs/linux.md), and their own clients.
-pub const PROGRAMS: [Tool; 18] = [
+pub const PROGRAMS: [Tool; 21] = [
     Tool::new("memcached", &["memcached"]),
     Tool::new("redis-server", &["redis-server"]),
     Tool::new("redis-tools", &["redis-benchmark"]),
@@ -58,6 +58,9 @@ pub const PROGRAMS: [Tool; 18] = [
     Tool::new("apache2-bin", &["/usr/sbin/apache2", "-v"]),
     Tool::new("openssh-server", &["/usr/sbin/sshd", "-V"]),
     Tool::new("openssh-client", &["ssh"]),
+    Tool::new("bind9", &["/usr/sbin/named", "-v"]),
+    Tool::new("bind9-dnsutils", &["dig", "-v"]),
+    Tool::new("nsd", &["/usr/sbin/nsd", "-v"]),
     Tool::new("sqlite3", &["sqlite3"]),
     Tool::new("docker-registry", &["docker-registry"]),
     Tool::new("python3", &["/usr/bin/python3", "-c", "import asyncio, http.server"]),

@@ -190,6 +190,12 @@ fn what_is_corked_goes_when_linux_sends_it() {
     compare("cork", 72);
 }
 
+/// Who listens where, and who gets a connection.
+#[test]
+fn connections_come_to_whom_they_come_to_on_linux() {
+    compare("listeners", 39);
+}
+
 /// Signals that tell that a descriptor is ready.
 #[test]
 fn whoever_owns_a_descriptor_is_told_by_signals_as_on_linux() {

@@ -2,7 +2,7 @@
 
 use crate::datagram::ArrivedDatagram;
 use crate::exchange::Exchanges;
-use crate::listener::Listener;
+use crate::listener::{ListenAddress, Listener};
 use crate::names::Answer;
 use crate::readiness::Ready;
 use crate::sockets::{Kind, SocketId, Table};
@@ -115,10 +115,16 @@ impl<N: Observed> Application<N> for Table<N::Buffer> {
 }
 
 impl<B: nom_port::buffer::Buffer> Table<B> {
-    /// Who listens for a connection between these addresses.
+    /// Who listens for a connection between these addresses: of several who share them, the same one each
+    /// time, by the peer's port.
     fn listener(&self, tuple: &FourTuple) -> Option<SocketId> {
         let family = if tuple.remote.is_ipv4() { Family::V4 } else { Family::V6 };
-        self.listeners.get(&(tuple.local.port(), family)).copied()
+        let at = |address| self.listeners.get(&(tuple.local.port(), address));
+        let one = at(ListenAddress::One(tuple.local.ip().to_canonical()));
+        let group = one.or_else(|| at(ListenAddress::Any(family)))?;
+        // Multiplicative hashing: ports that follow each other do not go to one.
+        let hash = u32::from(tuple.remote.port()).wrapping_mul(0x9e37_79b1) >> 16;
+        group.get(hash as usize % group.len().max(1)).copied()
     }
 
     /// The flow of a socket is over.

@@ -59,6 +59,7 @@ mod stream;
 pub use blocking::Blocking;
 pub use datagram::{ArrivedDatagram, ReceivedDatagram};
 pub use error::Error;
+pub use listener::{ListenAddress, PortSharing};
 pub use network::{Network, TcpListener, TcpStream, UdpSocket};
 pub use nom_net::{Family, ResolveError};
 pub use readiness::{Event, Interest, PollId, Ready, Trigger};

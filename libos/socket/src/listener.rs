@@ -4,14 +4,33 @@ use crate::error::Error;
 use crate::sockets::{Kind, Socket, SocketId, Sockets};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use nom_net::{Family, Observed};
+
+/// Which connections to a port a listener gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ListenAddress {
+    /// Those to one of our addresses.
+    One(IpAddr),
+    /// Those of a family that no listener of one address gets.
+    Any(Family),
+}
+
+/// Whether others may have a listener at the same place (`SO_REUSEPORT` in socket(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortSharing {
+    /// Nobody may.
+    Alone,
+    /// Whoever says the same: connections are spread over them.
+    Shared,
+}
 
 /// A port on which connections are accepted.
 #[derive(Debug)]
 pub(crate) struct Listener {
     port: u16,
-    families: Vec<Family>,
+    addresses: Vec<ListenAddress>,
+    sharing: PortSharing,
     /// Streams that nobody has accepted.
     pub pending: VecDeque<SocketId>,
     /// How many may wait; who comes then hears nothing, and asks again.
@@ -28,32 +47,42 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::InUse`].
     pub fn listen(&mut self, port: u16, pending_max: usize) -> Result<SocketId, Error> {
-        self.listen_for(&[Family::V4, Family::V6], port, pending_max)
+        let all = [Family::V4, Family::V6].map(ListenAddress::Any);
+        self.listen_at(&all, port, pending_max, PortSharing::Alone)
     }
 
-    /// The same from peers of these families alone: others may have a listener of their own.
+    /// The same, but for connections to these addresses alone: others may have a listener of their own.
     ///
     /// # Errors
-    /// [`Error::InUse`] if one of them has a listener at that port.
-    pub fn listen_for(
+    /// [`Error::InUse`] if one of them has a listener at that port, unless both share it.
+    pub fn listen_at(
         &mut self,
-        families: &[Family],
+        addresses: &[ListenAddress],
         port: u16,
         pending_max: usize,
+        sharing: PortSharing,
     ) -> Result<SocketId, Error> {
-        if families.iter().any(|family| self.table.listeners.contains_key(&(port, *family))) {
+        let heard = addresses.iter().filter_map(|address| self.table.listeners.get(&(port, *address)));
+        let others: Vec<SocketId> = heard.flatten().copied().collect();
+        let shares = |id: SocketId| match self.table.sockets.get(id).map(|socket| &socket.kind) {
+            Some(Kind::Listener(other)) => other.sharing == PortSharing::Shared,
+            _ => true,
+        };
+        if !others.is_empty() && (sharing == PortSharing::Alone || !others.into_iter().all(shares)) {
             return Err(Error::InUse);
         }
-        let (families, pending_max) = (families.to_vec(), pending_max.max(1));
         let listener = Listener {
             port,
-            families: families.clone(),
+            addresses: addresses.to_vec(),
+            sharing,
             pending: VecDeque::new(),
-            pending_max,
+            pending_max: pending_max.max(1),
             is_counted: true,
         };
         let id = self.table.insert(Kind::Listener(listener));
-        self.table.listeners.extend(families.into_iter().map(|family| ((port, family), id)));
+        for address in addresses {
+            self.table.listeners.entry((port, *address)).or_default().push(id);
+        }
         self.stack.listen(port);
         Ok(id)
     }
@@ -94,9 +123,14 @@ impl<N: Observed> Sockets<N> {
         Ok((stream, self.table.stream(stream)?.remote))
     }
 
-    pub(crate) fn close_listener(&mut self, listener: Listener) {
-        for family in listener.families {
-            self.table.listeners.remove(&(listener.port, family));
+    pub(crate) fn close_listener(&mut self, own: SocketId, listener: Listener) {
+        for address in listener.addresses {
+            let place = (listener.port, address);
+            let Some(group) = self.table.listeners.get_mut(&place) else { continue };
+            group.retain(|id| *id != own);
+            if group.is_empty() {
+                self.table.listeners.remove(&place);
+            }
         }
         if !self.table.listeners.keys().any(|(port, _)| *port == listener.port) {
             self.stack.unlisten(listener.port);

@@ -2,7 +2,7 @@
 
 use crate::datagram::Datagrams;
 use crate::error::Error;
-use crate::listener::Listener;
+use crate::listener::{ListenAddress, Listener};
 use crate::names::Questions;
 use crate::readiness::{Event, Interest, PollId, Polls, Ready, Watchers};
 use crate::stream::Stream;
@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
-use nom_net::{Ear, Family, FlowId, Instant, Observed, Stack};
+use nom_net::{Ear, FlowId, Instant, Observed, Stack};
 use slotmap::SlotMap;
 
 slotmap::new_key_type! {
@@ -49,8 +49,8 @@ pub(crate) struct Table<B> {
     pub sockets: SlotMap<SocketId, Socket<B>>,
     /// By the flow's index, with its name.
     by_flow: Vec<Option<(FlowId, SocketId)>>,
-    /// By TCP port and the peers' family.
-    pub listeners: BTreeMap<(u16, Family), SocketId>,
+    /// By TCP port and address: several, where they share it.
+    pub listeners: BTreeMap<(u16, ListenAddress), Vec<SocketId>>,
     /// By UDP port.
     pub datagrams: BTreeMap<u16, SocketId>,
     /// Sockets whose datagram found the ring full.
@@ -204,7 +204,7 @@ impl<N: Observed> Sockets<N> {
                 self.table.leave(&mut stream);
                 self.close_stream(&stream);
             }
-            Kind::Listener(listener) => self.close_listener(listener),
+            Kind::Listener(listener) => self.close_listener(id, listener),
             Kind::Datagrams(datagrams) => {
                 self.table.datagrams.remove(&datagrams.port);
                 self.stack.unbind(datagrams.port);

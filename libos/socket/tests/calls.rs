@@ -4,7 +4,7 @@ mod common;
 
 use common::{Device, Pair, Random, address};
 use nom_net::frame::Marks;
-use nom_socket::{Error, Family, Ready, Shutdown, SocketId, Sockets};
+use nom_socket::{Error, Family, ListenAddress, PortSharing, Ready, Shutdown, SocketId, Sockets};
 use std::time::Duration;
 
 const PORT: u16 = 7;
@@ -220,20 +220,76 @@ fn who_waits_is_reset_when_nobody_listens_any_more() {
     assert!(pair.sockets[1].listen(PORT, 2).is_ok(), "the port is free again");
 }
 
+/// A listener of the second machine's at these addresses.
+fn listener_at(
+    pair: &mut Pair,
+    addresses: &[ListenAddress],
+    sharing: PortSharing,
+) -> Result<SocketId, Error> {
+    pair.sockets[1].listen_at(addresses, PORT, 64, sharing)
+}
+
 #[test]
 fn each_family_may_have_a_listener_of_its_own() {
     let mut pair = Pair::new(1, 0);
-    let six = pair.sockets[1].listen_for(&[Family::V6], PORT, 2).unwrap();
+    let [v4, v6] = [Family::V4, Family::V6].map(|family| [ListenAddress::Any(family)]);
+    let six = listener_at(&mut pair, &v6, PortSharing::Alone).unwrap();
     assert_eq!(pair.sockets[1].listen(PORT, 2), Err(Error::InUse), "both, of which one is taken");
-    let four = pair.sockets[1].listen_for(&[Family::V4], PORT, 2).unwrap();
+    let four = listener_at(&mut pair, &v4, PortSharing::Alone).unwrap();
     let client = pair.sockets[0].connect(address(2, PORT)).unwrap();
     pair.pass(Duration::from_millis(50));
     assert_eq!(pair.sockets[1].accept(six), Err(Error::WouldBlock), "the client came by IPv4");
     assert!(pair.sockets[1].accept(four).is_ok());
     pair.sockets[1].close(four).unwrap();
-    assert_eq!(pair.sockets[1].listen_for(&[Family::V6], PORT, 2), Err(Error::InUse));
-    assert!(pair.sockets[1].listen_for(&[Family::V4], PORT, 2).is_ok(), "the port is free again");
+    assert_eq!(listener_at(&mut pair, &v6, PortSharing::Alone), Err(Error::InUse));
+    assert!(listener_at(&mut pair, &v4, PortSharing::Alone).is_ok(), "the port is free again");
     pair.sockets[0].close(client).unwrap();
+}
+
+#[test]
+fn who_listens_at_one_address_gets_what_is_sent_there() {
+    let mut pair = Pair::new(1, 0);
+    let any = listener_at(&mut pair, &[ListenAddress::Any(Family::V4)], PortSharing::Alone).unwrap();
+    let [own, other] = [2, 9].map(|host| [ListenAddress::One(address(host, PORT).ip())]);
+    let other = listener_at(&mut pair, &other, PortSharing::Alone).unwrap();
+    let accepts = |pair: &mut Pair| {
+        pair.sockets[0].connect(address(2, PORT)).unwrap();
+        pair.pass(Duration::from_millis(50));
+        [any, other].map(|listener| pair.sockets[1].accept(listener).is_ok())
+    };
+    assert_eq!(accepts(&mut pair), [true, false]);
+    let one = listener_at(&mut pair, &own, PortSharing::Alone).unwrap();
+    assert_eq!(listener_at(&mut pair, &own, PortSharing::Shared), Err(Error::InUse), "it shares nothing");
+    assert_eq!(accepts(&mut pair), [false, false]);
+    assert!(pair.sockets[1].accept(one).is_ok());
+    pair.sockets[1].close(one).unwrap();
+    assert_eq!(accepts(&mut pair), [true, false], "what nobody else gets");
+}
+
+#[test]
+fn connections_are_spread_over_those_who_share_a_port() {
+    const CLIENTS: usize = 40;
+    let mut pair = Pair::new(1, 0);
+    let any = [ListenAddress::Any(Family::V4)];
+    let shared = [(); 2].map(|()| listener_at(&mut pair, &any, PortSharing::Shared).unwrap());
+    assert_eq!(listener_at(&mut pair, &any, PortSharing::Alone), Err(Error::InUse));
+    let accepted = |pair: &mut Pair| {
+        for _ in 0..CLIENTS {
+            pair.sockets[0].connect(address(2, PORT)).unwrap();
+            pair.pass(Duration::from_millis(5));
+        }
+        pair.pass(Duration::from_millis(50));
+        shared.map(|listener| core::iter::from_fn(|| pair.sockets[1].accept(listener).ok()).count())
+    };
+    let counts = accepted(&mut pair);
+    assert!(
+        counts.iter().sum::<usize>() == CLIENTS && counts.iter().all(|count| *count > CLIENTS / 5),
+        "{counts:?}"
+    );
+    pair.sockets[1].close(shared[0]).unwrap();
+    assert_eq!(accepted(&mut pair), [0, CLIENTS], "who stays gets all");
+    pair.sockets[1].close(shared[1]).unwrap();
+    assert!(listener_at(&mut pair, &any, PortSharing::Alone).is_ok(), "the port is free again");
 }
 
 #[test]

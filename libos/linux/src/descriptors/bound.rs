@@ -95,6 +95,15 @@ impl BoundAddresses {
         Ok(bound)
     }
 
+    /// Whether who has an address may wait for connections there, as far as others do that have one that
+    /// overlaps.
+    pub fn may_listen(&self, own: &BoundAddress) -> bool {
+        let all = self.0.borrow();
+        let others = all.iter().filter_map(Weak::upgrade).filter(|other| !core::ptr::eq(&**other, own));
+        let hears = |other: &Rc<BoundAddress>| other.is_listening.get() && other.wanted.overlaps(&own.wanted);
+        others.into_iter().filter(hears).all(|other| other.shares(own.wanted.sharing))
+    }
+
     /// Whether some socket has a port, of whatever address.
     pub fn has_port(&self, port: u16) -> bool {
         let all = self.0.borrow();
@@ -144,6 +153,15 @@ mod tests {
         assert_eq!(bind("127.0.0.1:80", SharedUse::UnlessListening).err(), Some(Errno::EADDRINUSE));
         let _third = bind("127.0.0.1:81", SharedUse::Always).expect("free");
         bind("127.0.0.1:81", SharedUse::Always).expect("shared");
+        let [both, one] = ["0.0.0.0:82", "127.0.0.1:82"]
+            .map(|address| bind(address, SharedUse::UnlessListening).expect("nobody listens yet"));
+        assert!(all.may_listen(&both) && all.may_listen(&one));
+        both.is_listening.set(true);
+        assert!(all.may_listen(&both) && !all.may_listen(&one), "one of them does");
+        let [both, one] =
+            ["0.0.0.0:83", "127.0.0.1:83"].map(|address| bind(address, SharedUse::Always).expect("shared"));
+        both.is_listening.set(true);
+        assert!(all.may_listen(&one));
         let six = WantedAddress { families: AddressFamilies::Own, ..wanted("[::]:80", SharedUse::Alone) };
         all.bind(six, EPHEMERAL, |_| false).expect("of another family");
     }

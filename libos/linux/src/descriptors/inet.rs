@@ -1,7 +1,7 @@
 //! Sockets of TCP (tcp(7)) over the application's own stack. A connection to a loopback address,
 //! or to one of the machine's own, is a pair of buffers in the library: no packet is made for it.
 
-use super::bound::{AddressFamilies, BoundAddress, WantedAddress};
+use super::bound::{AddressFamilies, BoundAddress, SharedUse, WantedAddress};
 use super::buffer::{UrgentPlace, copy_first};
 use super::destination::Destination;
 use super::errors::ErrorQueue;
@@ -25,7 +25,7 @@ use core::task::Waker;
 use linux_raw_sys::net as abi;
 use nom_fs::{Errno, NodeType};
 use nom_net::{Observed, SmallSegments};
-use nom_socket::{Error, Family, Network, Ready, Shutdown, SocketId, Sockets};
+use nom_socket::{Error, Family, ListenAddress, Network, PortSharing, Ready, Shutdown, SocketId, Sockets};
 
 /// Ports that are given out to those who name none (RFC 6335 section 6).
 const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
@@ -268,9 +268,40 @@ impl<N: Observed + 'static> Inet<N> {
         }
     }
 
-    /// Where others of this machine find who listens at a port.
-    fn places_of(&self, families: &[Family], port: u16) -> Vec<Place> {
-        families.iter().map(|family| place(*family == Family::V4, port)).collect()
+    /// At which addresses it listens.
+    fn listen_addresses(&self) -> Vec<ListenAddress> {
+        let own = self.own.get().ip().to_canonical();
+        if !own.is_unspecified() {
+            return vec![ListenAddress::One(own)];
+        }
+        let families: &[Family] = match (self.domain, self.options.families()) {
+            (abi::AF_INET, _) => &[Family::V4],
+            (_, AddressFamilies::Own) => &[Family::V6],
+            (_, AddressFamilies::Both) => &[Family::V4, Family::V6],
+        };
+        families.iter().copied().map(ListenAddress::Any).collect()
+    }
+
+    /// Listens at a port, if nobody else does.
+    fn listen_at(
+        &self,
+        addresses: &[ListenAddress],
+        port: u16,
+        (backlog, by): (usize, Sender),
+    ) -> Result<(Option<SocketId>, Rc<Waiting>), Errno> {
+        let sharing = match self.options.sharing() {
+            SharedUse::Always => PortSharing::Shared,
+            _ => PortSharing::Alone,
+        };
+        let places = addresses.iter().map(|address| Place::Port(*address, port)).collect();
+        let waiting = self.places.listen(places, Waiting::new(backlog, by), sharing)?;
+        let is_loopback = self.own.get().ip().to_canonical().is_loopback();
+        if is_loopback || self.options.stays_within() {
+            return Ok((None, waiting));
+        }
+        let most = pending_max(backlog);
+        let id = self.with(|sockets| sockets.listen_at(addresses, port, most, sharing))?;
+        Ok((Some(id), waiting))
     }
 
     /// Connects to who listens in this machine.
@@ -292,7 +323,7 @@ impl<N: Observed + 'static> Inet<N> {
         let local = Local::new(&self.places, LocalKind::Stream);
         local.set_name(&Address::Inet(own).to_bytes(self.domain));
         let name = Address::Inet(peer).to_bytes(self.domain);
-        local.connect_to(&place(ip.is_ipv4(), peer.port()), &name, by)?;
+        local.connect_to(&self.places.port_place(peer), &name, by)?;
         self.own.set(own);
         *self.within.borrow_mut() = Within::Connection(Box::new(local));
         self.limit_segments();
@@ -384,10 +415,6 @@ fn pending_max(backlog: usize) -> usize {
     backlog.saturating_add(1)
 }
 
-fn place(is_four: bool, port: u16) -> Place {
-    Place::Port(if is_four { abi::AF_INET } else { abi::AF_INET6 }, port)
-}
-
 impl<N: Observed + 'static> Drop for Inet<N> {
     fn drop(&mut self) {
         let is_reset = self.options.linger_s.get() == Some(0);
@@ -416,7 +443,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
         }
         let ip = address.ip();
         check_own(&self.network, ip)?;
-        let is_taken = |port| self.places.has_listener(&place(ip.is_ipv4(), port));
+        let is_taken = |port| self.places.has_listener_of(port);
         let (families, sharing) = (self.options.families(), self.options.sharing());
         let wanted = WantedAddress { address: *address, families, sharing };
         let bound = self.places.bound.bind(wanted, EPHEMERAL, is_taken)?;
@@ -432,26 +459,15 @@ impl<N: Observed + 'static> Socket for Inet<N> {
             _ => return Err(Errno::EINVAL),
         }
         let own = self.own.get();
-        let families: &[Family] = match (self.domain, self.options.families()) {
-            (abi::AF_INET, _) => &[Family::V4],
-            (_, AddressFamilies::Own) => &[Family::V6],
-            (_, AddressFamilies::Both) => &[Family::V4, Family::V6],
-        };
+        let addresses = self.listen_addresses();
+        if self.bound.borrow().as_ref().is_some_and(|bound| !self.places.bound.may_listen(bound)) {
+            return Err(Errno::EADDRINUSE);
+        }
         let ports = if own.port() == 0 { EPHEMERAL } else { own.port()..own.port().saturating_add(1) };
         let mut result = Err(Errno::EADDRINUSE);
         for port in ports {
-            result = self.places.listen(self.places_of(families, port), Waiting::new(backlog, by)).and_then(
-                |waiting| {
-                    let id = match own.ip().is_loopback() || self.options.stays_within() {
-                        true => None,
-                        false => {
-                            let pending_max = pending_max(backlog);
-                            Some(self.with(|sockets| sockets.listen_for(families, port, pending_max))?)
-                        }
-                    };
-                    Ok((id, port, waiting))
-                },
-            );
+            let heard = self.listen_at(&addresses, port, (backlog, by));
+            result = heard.map(|(id, waiting)| (id, port, waiting));
             if !matches!(result, Err(Errno::EADDRINUSE)) {
                 break;
             }

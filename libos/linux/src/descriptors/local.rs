@@ -15,6 +15,7 @@ use core::fmt;
 use core::task::Waker;
 use linux_raw_sys::net as abi;
 use nom_fs::{Errno, NodeType};
+use nom_socket::PortSharing;
 
 /// Connections that wait to be accepted.
 pub(crate) struct Waiting {
@@ -22,6 +23,8 @@ pub(crate) struct Waiting {
     backlog: Cell<usize>,
     /// Who listens.
     by: Sender,
+    /// Whether others may at the same place.
+    pub(super) sharing: Cell<PortSharing>,
     waiters: Waiters,
 }
 
@@ -29,7 +32,8 @@ impl Waiting {
     /// None yet; one more than `backlog` may wait.
     pub fn new(backlog: usize, by: Sender) -> Waiting {
         let (pending, waiters) = Default::default();
-        Waiting { pending, backlog: Cell::new(backlog), by, waiters }
+        let sharing = Cell::new(PortSharing::Alone);
+        Waiting { pending, backlog: Cell::new(backlog), by, sharing, waiters }
     }
 
     /// The connection that has waited longest, and the name of who asked for it.
@@ -218,7 +222,8 @@ impl Socket for Local {
         let mut state = self.state.borrow_mut();
         match (&*state, &*self.taken.borrow()) {
             (State::New, Some((_, place))) => {
-                let waiting = self.places.listen([place.clone()].into(), Waiting::new(backlog, by))?;
+                let waiting = Waiting::new(backlog, by);
+                let waiting = self.places.listen([place.clone()].into(), waiting, PortSharing::Alone)?;
                 *state = State::Listening(waiting);
                 Ok(())
             }

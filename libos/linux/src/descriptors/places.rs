@@ -8,7 +8,9 @@ use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::net::SocketAddr;
 use nom_fs::{Errno, NodeId};
+use nom_socket::{Family, ListenAddress, PortSharing};
 
 /// Where a socket is found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,8 +19,8 @@ pub(crate) enum Place {
     Node(NodeId),
     /// By its abstract name: each kind has its own.
     Name(LocalKind, Vec<u8>),
-    /// By its port of loopback addresses, of `AF_INET` or `AF_INET6`.
-    Port(u32, u16),
+    /// By its port of TCP, of an address, or of all of a family.
+    Port(ListenAddress, u16),
 }
 
 /// What kind of local socket it is: those of one kind speak to each other.
@@ -38,7 +40,9 @@ pub(crate) type Taken = Rc<LocalKind>;
 /// Sockets by where they are found.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    pub(super) listeners: RefCell<BTreeMap<Place, Weak<Waiting>>>,
+    listeners: RefCell<BTreeMap<Place, Vec<Weak<Waiting>>>>,
+    /// Connections to places that several share so far: they take turns.
+    turns: Cell<usize>,
     /// Local sockets of datagrams.
     pub(super) datagrams: RefCell<BTreeMap<Place, Weak<End>>>,
     /// Places that local sockets have.
@@ -113,29 +117,65 @@ impl Places {
 
     /// Whether somebody listens at a place.
     pub fn has_listener(&self, place: &Place) -> bool {
-        self.listeners.borrow().get(place).is_some_and(|listener| listener.strong_count() > 0)
+        let listeners = self.listeners.borrow();
+        listeners.get(place).is_some_and(|group| group.iter().any(|one| one.strong_count() > 0))
     }
 
-    /// Who listens at a place.
+    /// Whether somebody listens at a port of TCP, of whatever address.
+    pub fn has_listener_of(&self, port: u16) -> bool {
+        let listeners = self.listeners.borrow();
+        let is_alive = |group: &Vec<Weak<Waiting>>| group.iter().any(|one| one.strong_count() > 0);
+        listeners
+            .iter()
+            .any(|(place, group)| matches!(place, Place::Port(_, other) if *other == port) && is_alive(group))
+    }
+
+    /// Where who listens at an address is found: at that one, or else at all of its family.
+    pub fn port_place(&self, address: SocketAddr) -> Place {
+        let ip = address.ip().to_canonical();
+        let family = if ip.is_ipv4() { Family::V4 } else { Family::V6 };
+        let one = Place::Port(ListenAddress::One(ip), address.port());
+        let any = Place::Port(ListenAddress::Any(family), address.port());
+        if self.has_listener(&one) { one } else { any }
+    }
+
+    /// Who listens at a place: of several, another one each time.
     ///
     /// # Errors
     /// `ECONNREFUSED`.
     pub fn listener(&self, place: &Place) -> Result<Rc<Waiting>, Errno> {
-        self.listeners.borrow().get(place).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
+        let listeners = self.listeners.borrow();
+        let group = listeners.get(place).ok_or(Errno::ECONNREFUSED)?;
+        let turn = self.turns.get();
+        self.turns.set(turn.wrapping_add(1));
+        let mut next = group.iter().cycle().skip(turn % group.len().max(1)).take(group.len());
+        next.find_map(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
     }
 
-    /// Has somebody listen at all of these places, unless somebody does at one of them.
+    /// Has somebody listen at all of these places, unless somebody does at one of them, and not both share it.
     ///
     /// # Errors
     /// `EADDRINUSE`.
-    pub fn listen(&self, at: Vec<Place>, waiting: Waiting) -> Result<Rc<Waiting>, Errno> {
+    pub fn listen(
+        &self,
+        at: Vec<Place>,
+        waiting: Waiting,
+        sharing: PortSharing,
+    ) -> Result<Rc<Waiting>, Errno> {
         let mut places = self.listeners.borrow_mut();
-        places.retain(|_, waiting| waiting.strong_count() > 0);
-        if at.iter().any(|place| places.contains_key(place)) {
+        for group in places.values_mut() {
+            group.retain(|waiting| waiting.strong_count() > 0);
+        }
+        places.retain(|_, group| !group.is_empty());
+        let others = at.iter().filter_map(|place| places.get(place)).flatten().filter_map(Weak::upgrade);
+        if others.into_iter().any(|other| [sharing, other.sharing.get()].contains(&PortSharing::Alone)) {
             return Err(Errno::EADDRINUSE);
         }
+        waiting.sharing.set(sharing);
         let waiting = Rc::new(waiting);
-        places.extend(at.into_iter().map(|place| (place, Rc::downgrade(&waiting))));
+        for place in at {
+            places.entry(place).or_default().push(Rc::downgrade(&waiting));
+        }
         Ok(waiting)
     }
 }

@@ -99,11 +99,24 @@ fn set_option(call: &Call<'_>) -> Result<u64, Errno> {
         }
         _ => {
             let value = number(call, level, at, len)?;
+            let name = match (level, name) {
+                // Of root they are the same: there is no limit for others that it could pass.
+                (abi::SOL_SOCKET, abi::SO_SNDBUFFORCE | abi::SO_RCVBUFFORCE) => unforced(call, name)?,
+                _ => name,
+            };
             options.set(level, name, value)?;
             socket.option_changed(level, name, value);
         }
     }
     Ok(0)
+}
+
+/// The option that root sets by another beyond its limit (socket(7)).
+fn unforced(call: &Call<'_>, name: u32) -> Result<u32, Errno> {
+    if call.process().user() != 0 {
+        return Err(Errno::EPERM);
+    }
+    Ok(if name == abi::SO_SNDBUFFORCE { abi::SO_SNDBUF } else { abi::SO_RCVBUF })
 }
 
 /// An interface by its name, or all by none (socket(7)).
