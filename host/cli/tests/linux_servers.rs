@@ -229,8 +229,8 @@ fn apache_serves_with_two_processes_of_threads() {
     server.load(0, "/passwd");
 }
 
-/// BIND listens at each address of each interface, by UDP and TCP, and NSD has its sockets' buffers be as long as
-/// root may.
+/// BIND listens at each address of each interface, by UDP and TCP, and NSD has its sockets' buffers be as
+/// long as root may.
 #[test]
 fn name_servers_answer_at_each_address() {
     let zone = "$TTL 300\n@ IN SOA ns.example.org. admin.example.org. 1 3600 600 86400 300\n\

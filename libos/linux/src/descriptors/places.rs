@@ -152,7 +152,8 @@ impl Places {
         next.find_map(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
     }
 
-    /// Has somebody listen at all of these places, unless somebody does at one of them, and not both share it.
+    /// Has somebody listen at all of these places, unless somebody does at one of them and not both share
+    /// it.
     ///
     /// # Errors
     /// `EADDRINUSE`.
