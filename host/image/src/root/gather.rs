@@ -1,7 +1,7 @@
 //! Filling a root: with what one program needs, or with a whole tree of directories.
 
 use super::needs::{Runnable, Search, Tree, push};
-use super::{DIRECTORY, FILE, LINK, Root, TYPE_MASK, error, text, unreadable};
+use super::{Body, DIRECTORY, FILE, LINK, Root, TYPE_MASK, error, text, unreadable};
 use crate::error::Result;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -30,6 +30,15 @@ const NAMES: [&str; 8] = [
 const LOCALE: &str = "/usr/lib/locale/C.utf8";
 /// What Python's library has to build extensions with.
 const BUILD_ONLY: &str = "config-";
+/// Where programs keep what they write, as in every distribution (FHS 3.0, chapter 5), and links of old.
+const STATE: [(&str, u32); 5] = [
+    ("var/cache", 0o755),
+    ("var/lib", 0o755),
+    ("var/log", 0o755),
+    ("var/spool", 0o755),
+    ("run/lock", 0o1777),
+];
+const STATE_LINKS: [(&str, &str); 2] = [("var/run", "/run"), ("var/lock", "/run/lock")];
 const HOSTS: &[u8] = b"127.0.0.1\tlocalhost\n::1\tlocalhost\n";
 /// What people look at devices and processes by is not copied from the host's own.
 pub(super) const MADE: [&str; 3] = ["dev", "proc", "sys"];
@@ -56,7 +65,19 @@ impl Root {
         }
         // After all of them, since one may need another that it does not say where to find.
         root.add_needs(&search, host, &included)?;
+        root.add_state();
         Ok(root)
+    }
+
+    /// Directories for what programs write, as far as nothing of their names is there.
+    fn add_state(&mut self) {
+        let directories = STATE.map(|(path, mode)| (path, DIRECTORY | mode, Body::Nothing));
+        let links = STATE_LINKS.map(|(path, to)| (path, LINK | 0o777, Body::bytes(to.as_bytes())));
+        for (path, mode, body) in directories.into_iter().chain(links) {
+            if !self.contains(path) {
+                self.insert(path, mode, body);
+            }
+        }
     }
 
     /// Looks whether a program of the root has what it needs: its interpreter, and libraries, which are

@@ -38,11 +38,31 @@ fn a_program_brings_its_interpreter_and_libraries_and_the_links_to_them() {
     let has_late = names(&root).iter().any(|name| name.ends_with("x86_64-linux-gnu/libgcc_s.so.1"));
     assert!(has_late, "what the C library loads when a thread leaves");
     assert!(has_libc, "{:?}", names(&root));
-    assert!(root.contains("etc/passwd") && root.contains("tmp"));
+    assert!(root.contains("etc/passwd") && root.contains("tmp") && root.contains("var/log"));
+    assert_eq!(root.entries["var/run"].body.contents().expect("a link"), b"/run");
     assert_eq!(root.user("root").expect("known"), (0, 0));
     assert_eq!(root.user("7:9").expect("numbers"), (7, 9));
     let error = root.user("nobody-at-all").expect_err("unknown").to_string();
     assert!(error.contains("no user `nobody-at-all`"), "{error}");
+}
+
+#[test]
+fn what_is_included_takes_the_place_of_a_link_that_every_root_has() {
+    const STATIC: &str = "/bin/busybox";
+    if !Path::new(STATIC).exists() {
+        eprintln!("skipped: there is no {STATIC}: apt-get install busybox-static");
+        return;
+    }
+    let tree = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(tree.path().join("var/run")).expect("made");
+    std::fs::write(tree.path().join("var/run/pid"), "1").expect("written");
+    std::fs::copy(STATIC, tree.path().join("program")).expect("copied");
+    for (included, mode) in [(None, LINK), (Some("/var/run"), DIRECTORY), (Some("/var/run/pid"), DIRECTORY)] {
+        let include: Vec<_> = included.iter().map(std::path::PathBuf::from).collect();
+        let root = Root::of_program(tree.path(), "/program", &include).expect("gathered");
+        assert_eq!(root.entries["var/run"].mode & TYPE_MASK, mode, "{included:?}");
+        assert_eq!(root.contains("var/run/pid"), included.is_some());
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub const ROWS: &[SystemCall] = &[
     SystemCall::refused(nr::__NR_perf_event_open, "perf_event_open", "nom counts by itself"),
     SystemCall::refused(nr::__NR_seccomp, "seccomp", "the border is the application's"),
     SystemCall::refused(nr::__NR_userfaultfd, "userfaultfd", "a process's page faults are the library's"),
+    SystemCall::refused(nr::__NR_unshare, "unshare", "there is one namespace of each kind"),
+    SystemCall::refused(nr::__NR_setns, "setns", "there is one namespace of each kind"),
     SystemCall::refused(nr::__NR_modify_ldt, "modify_ldt", "there is no 32-bit code"),
     SystemCall::refused(nr::__NR_pkey_alloc, "pkey_alloc", "programs do without keys"),
 ];
