@@ -22,6 +22,8 @@ mod heaps;
 mod load;
 mod machine;
 pub mod memory;
+#[cfg(any(test, target_os = "none"))]
+mod name_files;
 mod pressure;
 mod process;
 mod processor_time;

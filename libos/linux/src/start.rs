@@ -9,12 +9,16 @@
 //! disk; the rest is nom's.
 
 use crate::family::{Beginning, FamilyParts, ProcessFamily};
+use crate::name_files::NetworkNames;
+use crate::process::file_time;
 use crate::task::STACK_BYTES;
 use crate::trace::{TraceOptions, TraceSink, Tracer};
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use linux_raw_sys::general::O_WRONLY;
 use nom_app::sockets::{self, Network};
 use nom_fs::{Caller, Credentials, MountAccess, Vfs};
@@ -55,6 +59,7 @@ pub fn run() -> Result<u8, Box<dyn core::error::Error>> {
     let threads = sockets::threads(&handle, STACK_BYTES);
     let tracer = tracer()?;
     let family = ProcessFamily::new(FamilyParts { vfs: files()?, network, handle, threads, tracer });
+    write_names(&family);
     let directory = nom_app::var("directory").unwrap_or("/").as_bytes();
     let begin = Beginning { directory, user: user()?, arguments: &arguments, environment: &environment() };
     family.start(&path, &begin)?;
@@ -79,7 +84,7 @@ fn has_network() -> bool {
 
 fn files() -> Result<Vfs, Box<dyn core::error::Error>> {
     const PAGE: u64 = 4096;
-    let now = crate::process::file_time();
+    let now = file_time();
     let mut vfs = Vfs::new(now, nom_app::memory_free() / FILES_PART / PAGE);
     let (credentials, root) = (Credentials::default(), vfs.root());
     let caller = Caller::first(&credentials, root, now);
@@ -172,6 +177,49 @@ impl TraceSink for TraceFile {
             self.offset += count as u64;
             text = &text[count..];
         }
+    }
+}
+
+/// How often, and how many times, it is looked whether an address was lent.
+const LOOK_EACH_NS: u64 = 50_000_000;
+const LOOKS_MAX: u32 = 200;
+
+/// Writes what is known, or will be when the network has lent an address.
+fn write_names(family: &Rc<ProcessFamily>) {
+    let names = names_of(family);
+    if names.address.is_some() || family.network.is_none() {
+        return put_names(family, &names);
+    }
+    let own = family.clone();
+    family.handle.spawn(async move {
+        let mut names = names;
+        for _ in 0..LOOKS_MAX {
+            if names.address.is_some() {
+                break;
+            }
+            own.handle.sleep(LOOK_EACH_NS).await;
+            names = names_of(&own);
+        }
+        put_names(&own, &names);
+    });
+}
+
+fn names_of(family: &ProcessFamily) -> NetworkNames {
+    let Some(network) = &family.network else { return NetworkNames::default() };
+    network.with(|sockets| {
+        let config = sockets.stack().config();
+        let addresses = || config.addresses.iter().map(|cidr| cidr.address);
+        let address = addresses().find(IpAddr::is_ipv4).or_else(|| addresses().next());
+        NetworkNames { address, nameservers: config.nameservers.clone() }
+    })
+}
+
+fn put_names(family: &ProcessFamily, names: &NetworkNames) {
+    let mut vfs = family.vfs.borrow_mut();
+    let (credentials, root) = (Credentials::default(), vfs.root());
+    let caller = Caller::first(&credentials, root, file_time());
+    if let Err(error) = names.write(&mut vfs, &caller) {
+        nom_app::println!("/etc/hosts and /etc/resolv.conf cannot be written: {error}");
     }
 }
 

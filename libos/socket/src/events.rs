@@ -119,12 +119,20 @@ impl<B: nom_port::buffer::Buffer> Table<B> {
     /// time, by the peer's port.
     fn listener(&self, tuple: &FourTuple) -> Option<SocketId> {
         let family = if tuple.remote.is_ipv4() { Family::V4 } else { Family::V6 };
-        let at = |address| self.listeners.get(&(tuple.local.port(), address));
-        let one = at(ListenAddress::One(tuple.local.ip().to_canonical()));
-        let group = one.or_else(|| at(ListenAddress::Any(family)))?;
+        let port = tuple.local.port();
         // Multiplicative hashing: ports that follow each other do not go to one.
         let hash = u32::from(tuple.remote.port()).wrapping_mul(0x9e37_79b1) >> 16;
-        group.get(hash as usize % group.len().max(1)).copied()
+        let addresses = [ListenAddress::One(tuple.local.ip().to_canonical()), ListenAddress::Any(family)];
+        addresses.into_iter().find_map(|address| {
+            let count = self.heard_at(port, address).count();
+            self.heard_at(port, address).nth(hash as usize % count.max(1))
+        })
+    }
+
+    /// Who listens there.
+    pub fn heard_at(&self, port: u16, address: ListenAddress) -> impl Iterator<Item = SocketId> {
+        let here = self.listeners.iter().filter(move |(other, at, _)| (*other, *at) == (port, address));
+        here.map(|(_, _, id)| *id)
     }
 
     /// The flow of a socket is over.

@@ -3,7 +3,6 @@
 use crate::error::Error;
 use crate::sockets::{Kind, Socket, SocketId, Sockets};
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use nom_net::{Family, Observed};
 
@@ -29,7 +28,6 @@ pub enum PortSharing {
 #[derive(Debug)]
 pub(crate) struct Listener {
     port: u16,
-    addresses: Vec<ListenAddress>,
     sharing: PortSharing,
     /// Streams that nobody has accepted.
     pub pending: VecDeque<SocketId>,
@@ -62,27 +60,22 @@ impl<N: Observed> Sockets<N> {
         pending_max: usize,
         sharing: PortSharing,
     ) -> Result<SocketId, Error> {
-        let heard = addresses.iter().filter_map(|address| self.table.listeners.get(&(port, *address)));
-        let others: Vec<SocketId> = heard.flatten().copied().collect();
         let shares = |id: SocketId| match self.table.sockets.get(id).map(|socket| &socket.kind) {
-            Some(Kind::Listener(other)) => other.sharing == PortSharing::Shared,
+            Some(Kind::Listener(other)) => [sharing, other.sharing] == [PortSharing::Shared; 2],
             _ => true,
         };
-        if !others.is_empty() && (sharing == PortSharing::Alone || !others.into_iter().all(shares)) {
+        if addresses.iter().any(|address| !self.table.heard_at(port, *address).all(shares)) {
             return Err(Error::InUse);
         }
         let listener = Listener {
             port,
-            addresses: addresses.to_vec(),
             sharing,
             pending: VecDeque::new(),
             pending_max: pending_max.max(1),
             is_counted: true,
         };
         let id = self.table.insert(Kind::Listener(listener));
-        for address in addresses {
-            self.table.listeners.entry((port, *address)).or_default().push(id);
-        }
+        self.table.listeners.extend(addresses.iter().map(|address| (port, *address, id)));
         self.stack.listen(port);
         Ok(id)
     }
@@ -124,15 +117,8 @@ impl<N: Observed> Sockets<N> {
     }
 
     pub(crate) fn close_listener(&mut self, own: SocketId, listener: Listener) {
-        for address in listener.addresses {
-            let place = (listener.port, address);
-            let Some(group) = self.table.listeners.get_mut(&place) else { continue };
-            group.retain(|id| *id != own);
-            if group.is_empty() {
-                self.table.listeners.remove(&place);
-            }
-        }
-        if !self.table.listeners.keys().any(|(port, _)| *port == listener.port) {
+        self.table.listeners.retain(|(_, _, id)| *id != own);
+        if !self.table.listeners.iter().any(|(port, ..)| *port == listener.port) {
             self.stack.unlisten(listener.port);
         }
         for id in listener.pending {

@@ -49,8 +49,8 @@ pub(crate) struct Table<B> {
     pub sockets: SlotMap<SocketId, Socket<B>>,
     /// By the flow's index, with its name.
     by_flow: Vec<Option<(FlowId, SocketId)>>,
-    /// By TCP port and address: several, where they share it.
-    pub listeners: BTreeMap<(u16, ListenAddress), Vec<SocketId>>,
+    /// Who listens at which TCP port and address: few do.
+    pub listeners: Vec<(u16, ListenAddress, SocketId)>,
     /// By UDP port.
     pub datagrams: BTreeMap<u16, SocketId>,
     /// Sockets whose datagram found the ring full.
@@ -135,7 +135,7 @@ impl<N: Observed> Sockets<N> {
         let table = Table {
             sockets: SlotMap::with_key(),
             by_flow: Vec::new(),
-            listeners: BTreeMap::new(),
+            listeners: Vec::new(),
             datagrams: BTreeMap::new(),
             blocked: Vec::new(),
             polls: Polls::default(),

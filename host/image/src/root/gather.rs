@@ -15,7 +15,7 @@ const SCRIPTS_OF_SCRIPTS: &str = "its interpreter is a script, whose is a script
 const SEARCH_PATH: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// Who is who, and how names are found: what C libraries read.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 7] = [
     "etc/passwd",
     "etc/group",
     "etc/nsswitch.conf",
@@ -23,7 +23,6 @@ const NAMES: [&str; 8] = [
     "etc/protocols",
     "etc/localtime",
     "etc/host.conf",
-    "etc/resolv.conf",
 ];
 /// The locale that programs are told to use unless somebody says otherwise (`LANG=C.UTF-8`), as the GNU C
 /// library looks for it.
@@ -39,7 +38,6 @@ const STATE: [(&str, u32); 5] = [
     ("run/lock", 0o1777),
 ];
 const STATE_LINKS: [(&str, &str); 2] = [("var/run", "/run"), ("var/lock", "/run/lock")];
-const HOSTS: &[u8] = b"127.0.0.1\tlocalhost\n::1\tlocalhost\n";
 /// What people look at devices and processes by is not copied from the host's own.
 pub(super) const MADE: [&str; 3] = ["dev", "proc", "sys"];
 
@@ -58,7 +56,6 @@ impl Root {
                 root.write(name, &contents);
             }
         }
-        root.write("etc/hosts", HOSTS);
         let mut included = Vec::new();
         for path in include {
             included.extend(root.include(&search, host, path)?);

@@ -40,7 +40,8 @@ pub(crate) type Taken = Rc<LocalKind>;
 /// Sockets by where they are found.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    listeners: RefCell<BTreeMap<Place, Vec<Weak<Waiting>>>>,
+    /// Who listens where: few do.
+    listeners: RefCell<Vec<(Place, Weak<Waiting>)>>,
     /// Connections to places that several share so far: they take turns.
     turns: Cell<usize>,
     /// Local sockets of datagrams.
@@ -117,17 +118,17 @@ impl Places {
 
     /// Whether somebody listens at a place.
     pub fn has_listener(&self, place: &Place) -> bool {
-        let listeners = self.listeners.borrow();
-        listeners.get(place).is_some_and(|group| group.iter().any(|one| one.strong_count() > 0))
+        self.is_heard(|other| other == place)
     }
 
     /// Whether somebody listens at a port of TCP, of whatever address.
     pub fn has_listener_of(&self, port: u16) -> bool {
+        self.is_heard(|place| matches!(place, Place::Port(_, other) if *other == port))
+    }
+
+    fn is_heard(&self, is_meant: impl Fn(&Place) -> bool) -> bool {
         let listeners = self.listeners.borrow();
-        let is_alive = |group: &Vec<Weak<Waiting>>| group.iter().any(|one| one.strong_count() > 0);
-        listeners
-            .iter()
-            .any(|(place, group)| matches!(place, Place::Port(_, other) if *other == port) && is_alive(group))
+        listeners.iter().any(|(place, waiting)| waiting.strong_count() > 0 && is_meant(place))
     }
 
     /// Where who listens at an address is found: at that one, or else at all of its family.
@@ -145,11 +146,13 @@ impl Places {
     /// `ECONNREFUSED`.
     pub fn listener(&self, place: &Place) -> Result<Rc<Waiting>, Errno> {
         let listeners = self.listeners.borrow();
-        let group = listeners.get(place).ok_or(Errno::ECONNREFUSED)?;
+        let group = || {
+            let there = listeners.iter().filter(|(other, _)| other == place);
+            there.filter_map(|(_, waiting)| waiting.upgrade())
+        };
         let turn = self.turns.get();
         self.turns.set(turn.wrapping_add(1));
-        let mut next = group.iter().cycle().skip(turn % group.len().max(1)).take(group.len());
-        next.find_map(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
+        group().nth(turn % group().count().max(1)).ok_or(Errno::ECONNREFUSED)
     }
 
     /// Has somebody listen at all of these places, unless somebody does at one of them and not both share
@@ -163,20 +166,16 @@ impl Places {
         waiting: Waiting,
         sharing: PortSharing,
     ) -> Result<Rc<Waiting>, Errno> {
-        let mut places = self.listeners.borrow_mut();
-        for group in places.values_mut() {
-            group.retain(|waiting| waiting.strong_count() > 0);
-        }
-        places.retain(|_, group| !group.is_empty());
-        let others = at.iter().filter_map(|place| places.get(place)).flatten().filter_map(Weak::upgrade);
-        if others.into_iter().any(|other| [sharing, other.sharing.get()].contains(&PortSharing::Alone)) {
+        let mut listeners = self.listeners.borrow_mut();
+        listeners.retain(|(_, waiting)| waiting.strong_count() > 0);
+        let shares = |other: Rc<Waiting>| [sharing, other.sharing.get()] == [PortSharing::Shared; 2];
+        let mut others = listeners.iter().filter(|(place, _)| at.contains(place));
+        if !others.all(|(_, other)| other.upgrade().is_none_or(shares)) {
             return Err(Errno::EADDRINUSE);
         }
         waiting.sharing.set(sharing);
         let waiting = Rc::new(waiting);
-        for place in at {
-            places.entry(place).or_default().push(Rc::downgrade(&waiting));
-        }
+        listeners.extend(at.into_iter().map(|place| (place, Rc::downgrade(&waiting))));
         Ok(waiting)
     }
 }
