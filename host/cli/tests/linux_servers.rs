@@ -229,52 +229,51 @@ fn apache_serves_with_two_processes_of_threads() {
     server.load(0, "/passwd");
 }
 
-/// BIND listens at each address of each interface, by UDP and TCP, and NSD has its sockets' buffers be as
-/// long as root may.
+/// BIND listens at each address of each interface, by UDP and TCP.
 #[test]
-fn name_servers_answer_at_each_address() {
-    let zone = "$TTL 300\n@ IN SOA ns.example.org. admin.example.org. 1 3600 600 86400 300\n\
-        @ IN NS ns.example.org.\nns IN A 192.0.2.1\nwww IN A 192.0.2.2\n";
-    let bind = |zone: &str| {
+fn bind_answers_at_each_address() {
+    answers_names("bind9", &["/usr/sbin/named", "-g"], |zone| {
         format!(
             "options {{ directory \"/tmp\"; pid-file none; session-keyfile \"/tmp/key\"; recursion no; \
              dnssec-validation no; listen-on {{ any; }}; }};\ncontrols {{ }};\n\
              zone \"example.org\" {{ type primary; file \"{zone}\"; }};\n"
         )
-    };
-    let nsd = |zone: &str| {
+    });
+}
+
+/// NSD has its sockets' buffers be as long as root may.
+#[test]
+fn nsd_answers() {
+    answers_names("nsd", &["/usr/sbin/nsd", "-d"], |zone| {
         format!(
             "server:\n ip-address: 0.0.0.0\n username: \"\"\n zonesdir: /tmp\n database: \"\"\n \
              pidfile: \"\"\n zonelistfile: /tmp/zones\n xfrdfile: /tmp/state\n xfrdir: /tmp\n\
              remote-control:\n control-enable: no\nzone:\n name: example.org\n zonefile: {zone}\n"
         )
-    };
-    let servers: [(_, _, &dyn Fn(&str) -> String, _); 2] = [
-        ("bind9", "/usr/sbin/named", &bind, "-g"), //
-        ("nsd", "/usr/sbin/nsd", &nsd, "-d"),
-    ];
-    for (package, program, configuration, in_front) in servers {
-        if !is_there("bind9-dnsutils", "/usr/bin/dig") {
-            return;
-        }
-        let site = Site::new();
-        let zone = site.write("example.zone", zone).display().to_string();
-        let path = site.write("server.conf", &configuration(&zone)).display().to_string();
-        let port = free_port();
-        let options = format!("--include {path} --include {zone} -p {port}:53/udp");
-        let Some(server) = Server::start(site, package, &[53], &options, &[program, in_front, "-c", &path])
-        else {
-            continue;
-        };
-        let asks = |port: u16, by: &str| {
-            let port = port.to_string();
-            let words = ["+tries=1", "+time=2", "+short", by, "@127.0.0.1", "-p", &port, "www.example.org"];
-            let said = Command::new("dig").args(words).output().expect("it starts");
-            said.stdout == b"192.0.2.2\n"
-        };
-        server.wait_until("it answers by UDP", || asks(port, "+notcp"));
-        server.wait_until("it answers by TCP", || asks(server.ports[0], "+tcp"));
+    });
+}
+
+/// A name server that is configured to have the zone of a path answers by UDP and TCP.
+fn answers_names(package: &str, program: &[&str], configuration: impl Fn(&str) -> String) {
+    const ZONE: &str = "$TTL 300\n@ IN SOA ns.example.org. admin.example.org. 1 3600 600 86400 300\n\
+        @ IN NS ns.example.org.\nns IN A 192.0.2.1\nwww IN A 192.0.2.2\n";
+    if !is_there("bind9-dnsutils", "/usr/bin/dig") {
+        return;
     }
+    let site = Site::new();
+    let zone = site.write("example.zone", ZONE).display().to_string();
+    let path = site.write("server.conf", &configuration(&zone)).display().to_string();
+    let port = free_port();
+    let options = format!("--include {path} --include {zone} -p {port}:53/udp");
+    let words = [program, &["-c", &path]].concat();
+    let Some(server) = Server::start(site, package, &[53], &options, &words) else { return };
+    let asks = |port: u16, by: &str| {
+        let port = port.to_string();
+        let words = ["+tries=1", "+time=2", "+short", by, "@127.0.0.1", "-p", &port, "www.example.org"];
+        Command::new("dig").args(words).output().expect("it starts").stdout == b"192.0.2.2\n"
+    };
+    server.wait_until("it answers by UDP", || asks(port, "+notcp"));
+    server.wait_until("it answers by TCP", || asks(server.ports[0], "+tcp"));
 }
 
 /// A process a connection, users, and a terminal for whoever wants one.
