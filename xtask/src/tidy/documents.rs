@@ -35,6 +35,18 @@ pub fn documents_are_narrow(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
+/// A figure or an example begins and ends with a line of its own: what flows a document's lines anew, as
+/// editors do, makes text of others.
+pub fn fences_stand_alone(tree: &Tree) -> Vec<Violation> {
+    const FENCE: &str = "```";
+    let documents = tree.files.iter().filter(|file| file.path.ends_with(".md"));
+    let lines = documents.flat_map(|file| file.text.lines().enumerate().map(move |line| (file, line)));
+    let flowing =
+        lines.filter(|(_, (_, line))| line.contains(FENCE) && !line.trim_start().starts_with(FENCE));
+    let message = "a fence (```) within a line: it is to begin one";
+    flowing.map(|(file, (index, _))| Violation::new(&file.path, index + 1, "fence", message)).collect()
+}
+
 /// README.md names the directory of every package.
 pub fn readme_names_every_package(tree: &Tree) -> Vec<Violation> {
     let Some(readme) = tree.find("README.md") else {
@@ -239,6 +251,14 @@ mod tests {
         assert_eq!(judge(documents_are_narrow, &[("ARCHITECTURE.md", &fits), ("SPEC.md", &wide)]), [""; 0]);
         let found = judge(documents_are_narrow, &[("HACKING.md", &format!("{fits}\n{wide}\n"))]);
         assert_eq!(found, ["HACKING.md:2: document-width: 121 columns, at most 120"]);
+    }
+
+    #[test]
+    fn a_fence_within_a_line_is_found() {
+        let right = "# Figure\n```\n a ─► b\n```\n1. An example:\n   ```sh\n   ls\n   ```\n";
+        assert_eq!(judge(fences_stand_alone, &[("docs/a.md", right)]), [""; 0]);
+        let found = judge(fences_stand_alone, &[("docs/a.md", "# Figure ``` a ─► b\n``` Text\n")]);
+        assert_eq!(found, ["docs/a.md:1: fence: a fence (```) within a line: it is to begin one"]);
     }
 
     #[test]

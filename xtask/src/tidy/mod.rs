@@ -52,6 +52,7 @@ const RULES: &[Rule] = &[
     documents::abi_page_is_fresh,
     documents::commands_name_what_is_there,
     documents::documents_are_narrow,
+    documents::fences_stand_alone,
     documents::links_lead_somewhere,
     documents::readme_is_short,
     documents::readme_names_every_package,
