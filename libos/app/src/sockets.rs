@@ -37,8 +37,8 @@ pub type Threads = nom_rt::threads::Threads;
 /// # Errors
 /// If there is no network device, or no valid address; or if the contract asks for what sockets do not do.
 pub fn start() -> Result<(EventLoop<Clock, Idle>, Network), ServeError> {
-    let nameservers = settings::nameservers().map_err(ServeError::Setting)?;
     let (config, discovery) = settings::network().map_err(ServeError::Setting)?;
+    let nameservers = settings::nameservers(&config).map_err(ServeError::Setting)?;
     let config = Config { nameservers, ..config };
     let ear = address::ear(&config, discovery);
     let contract = Earning::from_environment(crate::var).map_err(ServeError::Earning)?;

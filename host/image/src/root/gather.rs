@@ -4,6 +4,7 @@ use super::needs::{Runnable, Search, Tree, push};
 use super::{Body, DIRECTORY, FILE, LINK, Root, TYPE_MASK, error, text, unreadable};
 use crate::error::Result;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
@@ -29,6 +30,8 @@ const NAMES: [&str; 7] = [
 const LOCALE: &str = "/usr/lib/locale/C.utf8";
 /// What Python's library has to build extensions with.
 const BUILD_ONLY: &str = "config-";
+/// Whom to ask for addresses of names.
+const RESOLVER: &str = "etc/resolv.conf";
 /// Where programs keep what they write, as in every distribution (FHS 3.0, chapter 5), and links of old.
 const STATE: [(&str, u32); 5] = [
     ("var/cache", 0o755),
@@ -56,6 +59,7 @@ impl Root {
                 root.write(name, &contents);
             }
         }
+        root.add_resolver(&search)?;
         let mut included = Vec::new();
         for path in include {
             included.extend(root.include(&search, host, path)?);
@@ -64,6 +68,22 @@ impl Root {
         root.add_needs(&search, host, &included)?;
         root.add_state();
         Ok(root)
+    }
+
+    /// Whom this computer asks for addresses, but for itself, whom a machine does not reach: without others a
+    /// machine asks whom its network names.
+    fn add_resolver(&mut self, search: &Search<'_>) -> Result<()> {
+        let Some(file) = search.follow(RESOLVER).filter(|file| file.is_file()) else { return Ok(()) };
+        let contents = std::fs::read(&file).map_err(|reason| unreadable(&file, &reason))?;
+        let contents = String::from_utf8_lossy(&contents);
+        let server = |line: &str| line.strip_prefix("nameserver").map(|server| server.trim().to_owned());
+        let is_own = |server: &String| server.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        let lines = || contents.lines().filter(|line| !server(line).as_ref().is_some_and(is_own));
+        if lines().any(|line| server(line).is_some()) {
+            let text: String = lines().map(|line| format!("{line}\n")).collect();
+            self.write(RESOLVER, text.as_bytes());
+        }
+        Ok(())
     }
 
     /// Directories for what programs write, as far as nothing of their names is there.

@@ -47,6 +47,31 @@ fn a_program_brings_its_interpreter_and_libraries_and_the_links_to_them() {
 }
 
 #[test]
+fn a_program_asks_whom_this_computer_asks_but_for_itself() {
+    const STATIC: &str = "/bin/busybox";
+    if !Path::new(STATIC).exists() {
+        eprintln!("skipped: there is no {STATIC}: apt-get install busybox-static");
+        return;
+    }
+    let tree = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(tree.path().join("etc")).expect("made");
+    std::fs::copy(STATIC, tree.path().join("program")).expect("copied");
+    for (text, expected) in [
+        (
+            "search a.org\nnameserver 127.0.0.53\nnameserver 192.0.2.53\n",
+            "search a.org\nnameserver 192.0.2.53\n",
+        ),
+        ("nameserver 127.0.0.53\nnameserver ::1\noptions edns0\n", ""),
+        ("", ""),
+    ] {
+        std::fs::write(tree.path().join("etc/resolv.conf"), text).expect("written");
+        let root = Root::of_program(tree.path(), "/program", &[]).expect("gathered");
+        let found = root.entries.get("etc/resolv.conf").map(|entry| entry.body.contents().expect("a file"));
+        assert_eq!(String::from_utf8(found.unwrap_or_default()).expect("text"), expected);
+    }
+}
+
+#[test]
 fn what_is_included_takes_the_place_of_a_link_that_every_root_has() {
     const STATIC: &str = "/bin/busybox";
     if !Path::new(STATIC).exists() {

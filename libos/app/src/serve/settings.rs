@@ -70,9 +70,12 @@ fn unheld(text: Option<&str>) -> Result<Unheld, BadSetting> {
     }
 }
 
-/// Who is asked for the addresses of names: `dns`, addresses with commas between them.
-pub(crate) fn nameservers() -> Result<Vec<IpAddr>, BadSetting> {
-    let text = crate::var("dns").unwrap_or(DEFAULT_NAMESERVER);
+/// Who is asked for the addresses of names: `dns`, addresses with commas between them; or else whoever is at
+/// QEMU's address, in its network alone.
+pub(crate) fn nameservers(config: &Config) -> Result<Vec<IpAddr>, BadSetting> {
+    let usual = DEFAULT_NAMESERVER.parse().expect("an address");
+    let is_there = config.addresses.iter().any(|own| own.contains(usual));
+    let text = crate::var("dns").unwrap_or(if is_there { DEFAULT_NAMESERVER } else { "" });
     let addresses = text.split(',').filter(|address| !address.is_empty());
     addresses.map(|address| address.trim().parse()).collect::<Result<_, _>>().map_err(|_| BadSetting {
         name: "dns",
