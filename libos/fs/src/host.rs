@@ -224,7 +224,7 @@ impl HostFiles {
         kind: NodeType,
         facts: LentAttributes,
     ) -> HostId {
-        let number = facts.qid.path;
+        let (number, told_at) = (facts.qid.path, self.present());
         let id = self.nodes.insert(HostNode {
             client,
             mount,
@@ -237,7 +237,7 @@ impl HostFiles {
             children: Vec::new(),
             below: 0,
             facts,
-            told_at: 0,
+            told_at,
             holds: 0,
             open: None,
         });

@@ -201,7 +201,8 @@ fn a_name_that_is_known_is_asked_about_once_a_call() {
     let host = Host::lends(site.path());
     with_volume(&host, |vfs, caller, root| {
         let path = b"/data/here/d/f";
-        assert_eq!(status(vfs, caller, path).map(|(_, links, len)| (links, len)), Ok((1, 4)));
+        let known = |vfs: &mut Vfs| status(vfs, caller, path).map(|(_, links, len)| (links, len));
+        assert_eq!(requests(&host, || assert_eq!(known(vfs), Ok((1, 4)))), 4, "each is walked to at first");
         assert_eq!(requests(&host, || _ = status(vfs, caller, path)), 2, "a directory and a file");
         let user = Credentials { user: 1000, group: 1000, groups: Vec::new() };
         let user = Caller { credentials: &user, ..Caller::first(&user, root, FileTime::default()) };

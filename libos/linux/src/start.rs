@@ -12,6 +12,7 @@ use crate::family::{Beginning, FamilyParts, ProcessFamily};
 use crate::name_files::NetworkNames;
 use crate::process::file_time;
 use crate::task::STACK_BYTES;
+use crate::terminal::with_files;
 use crate::trace::{TraceOptions, TraceSink, Tracer};
 use alloc::boxed::Box;
 use alloc::format;
@@ -215,10 +216,7 @@ fn names_of(family: &ProcessFamily) -> NetworkNames {
 }
 
 fn put_names(family: &ProcessFamily, names: &NetworkNames) {
-    let mut vfs = family.vfs.borrow_mut();
-    let (credentials, root) = (Credentials::default(), vfs.root());
-    let caller = Caller::first(&credentials, root, file_time());
-    if let Err(error) = names.write(&mut vfs, &caller) {
+    if let Err(error) = with_files(family, |vfs, caller| names.write(vfs, caller)) {
         nom_app::println!("/etc/hosts and /etc/resolv.conf cannot be written: {error}");
     }
 }

@@ -44,6 +44,13 @@ const STATE_LINKS: [(&str, &str); 2] = [("var/run", "/run"), ("var/lock", "/run/
 /// What people look at devices and processes by is not copied from the host's own.
 pub(super) const MADE: [&str; 3] = ["dev", "proc", "sys"];
 
+/// What a file of the tree holds, if it is there.
+fn contents_of(search: &Search<'_>, name: &str) -> Result<Option<Vec<u8>>> {
+    let file = search.follow(name).filter(|file| file.is_file());
+    let read = |file: PathBuf| std::fs::read(&file).map_err(|reason| unreadable(&file, &reason));
+    file.map(read).transpose()
+}
+
 impl Root {
     /// What the program at `path` of the tree at `host` needs: interpreter, libraries, who is who.
     ///
@@ -54,8 +61,7 @@ impl Root {
         let search = Search::new(Tree::Host(host), Vec::new());
         root.add_program(&search, host, path, 0)?;
         for name in NAMES {
-            if let Some(file) = search.follow(name).filter(|file| file.is_file()) {
-                let contents = std::fs::read(&file).map_err(|reason| unreadable(&file, &reason))?;
+            if let Some(contents) = contents_of(&search, name)? {
                 root.write(name, &contents);
             }
         }
@@ -73,8 +79,7 @@ impl Root {
     /// Whom this computer asks for addresses, but for itself, whom a machine does not reach: without others a
     /// machine asks whom its network names.
     fn add_resolver(&mut self, search: &Search<'_>) -> Result<()> {
-        let Some(file) = search.follow(RESOLVER).filter(|file| file.is_file()) else { return Ok(()) };
-        let contents = std::fs::read(&file).map_err(|reason| unreadable(&file, &reason))?;
+        let Some(contents) = contents_of(search, RESOLVER)? else { return Ok(()) };
         let contents = String::from_utf8_lossy(&contents);
         let server = |line: &str| line.strip_prefix("nameserver").map(|server| server.trim().to_owned());
         let is_own = |server: &String| server.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());

@@ -46,16 +46,22 @@ fn a_program_brings_its_interpreter_and_libraries_and_the_links_to_them() {
     assert!(error.contains("no user `nobody-at-all`"), "{error}");
 }
 
-#[test]
-fn a_program_asks_whom_this_computer_asks_but_for_itself() {
+/// A tree with nothing but `/program`, which needs nothing; none where there is no such program.
+fn tree_of_a_program() -> Option<tempfile::TempDir> {
     const STATIC: &str = "/bin/busybox";
     if !Path::new(STATIC).exists() {
         eprintln!("skipped: there is no {STATIC}: apt-get install busybox-static");
-        return;
+        return None;
     }
     let tree = tempfile::tempdir().expect("a directory");
-    std::fs::create_dir(tree.path().join("etc")).expect("made");
     std::fs::copy(STATIC, tree.path().join("program")).expect("copied");
+    Some(tree)
+}
+
+#[test]
+fn a_program_asks_whom_this_computer_asks_but_for_itself() {
+    let Some(tree) = tree_of_a_program() else { return };
+    std::fs::create_dir(tree.path().join("etc")).expect("made");
     for (text, expected) in [
         (
             "search a.org\nnameserver 127.0.0.53\nnameserver 192.0.2.53\n",
@@ -73,15 +79,9 @@ fn a_program_asks_whom_this_computer_asks_but_for_itself() {
 
 #[test]
 fn what_is_included_takes_the_place_of_a_link_that_every_root_has() {
-    const STATIC: &str = "/bin/busybox";
-    if !Path::new(STATIC).exists() {
-        eprintln!("skipped: there is no {STATIC}: apt-get install busybox-static");
-        return;
-    }
-    let tree = tempfile::tempdir().expect("a directory");
+    let Some(tree) = tree_of_a_program() else { return };
     std::fs::create_dir_all(tree.path().join("var/run")).expect("made");
     std::fs::write(tree.path().join("var/run/pid"), "1").expect("written");
-    std::fs::copy(STATIC, tree.path().join("program")).expect("copied");
     for (included, mode) in [(None, LINK), (Some("/var/run"), DIRECTORY), (Some("/var/run/pid"), DIRECTORY)] {
         let include: Vec<_> = included.iter().map(std::path::PathBuf::from).collect();
         let root = Root::of_program(tree.path(), "/program", &include).expect("gathered");

@@ -294,7 +294,7 @@ impl<N: Observed + 'static> Inet<N> {
             _ => PortSharing::Alone,
         };
         let places = addresses.iter().map(|address| Place::Port(*address, port)).collect();
-        let waiting = self.places.listen(places, Waiting::new(backlog, by), sharing)?;
+        let waiting = self.places.listen(places, Waiting::new(backlog, by, sharing))?;
         let is_loopback = self.own.get().ip().to_canonical().is_loopback();
         if is_loopback || self.options.stays_within() {
             return Ok((None, waiting));

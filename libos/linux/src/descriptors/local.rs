@@ -24,15 +24,14 @@ pub(crate) struct Waiting {
     /// Who listens.
     by: Sender,
     /// Whether others may at the same place.
-    pub(super) sharing: Cell<PortSharing>,
+    pub(super) sharing: PortSharing,
     waiters: Waiters,
 }
 
 impl Waiting {
     /// None yet; one more than `backlog` may wait.
-    pub fn new(backlog: usize, by: Sender) -> Waiting {
+    pub fn new(backlog: usize, by: Sender, sharing: PortSharing) -> Waiting {
         let (pending, waiters) = Default::default();
-        let sharing = Cell::new(PortSharing::Alone);
         Waiting { pending, backlog: Cell::new(backlog), by, sharing, waiters }
     }
 
@@ -222,8 +221,8 @@ impl Socket for Local {
         let mut state = self.state.borrow_mut();
         match (&*state, &*self.taken.borrow()) {
             (State::New, Some((_, place))) => {
-                let waiting = Waiting::new(backlog, by);
-                let waiting = self.places.listen([place.clone()].into(), waiting, PortSharing::Alone)?;
+                let waiting = Waiting::new(backlog, by, PortSharing::Alone);
+                let waiting = self.places.listen([place.clone()].into(), waiting)?;
                 *state = State::Listening(waiting);
                 Ok(())
             }

@@ -160,20 +160,14 @@ impl Places {
     ///
     /// # Errors
     /// `EADDRINUSE`.
-    pub fn listen(
-        &self,
-        at: Vec<Place>,
-        waiting: Waiting,
-        sharing: PortSharing,
-    ) -> Result<Rc<Waiting>, Errno> {
+    pub fn listen(&self, at: Vec<Place>, waiting: Waiting) -> Result<Rc<Waiting>, Errno> {
         let mut listeners = self.listeners.borrow_mut();
         listeners.retain(|(_, waiting)| waiting.strong_count() > 0);
-        let shares = |other: Rc<Waiting>| [sharing, other.sharing.get()] == [PortSharing::Shared; 2];
+        let shares = |other: Rc<Waiting>| [waiting.sharing, other.sharing] == [PortSharing::Shared; 2];
         let mut others = listeners.iter().filter(|(place, _)| at.contains(place));
         if !others.all(|(_, other)| other.upgrade().is_none_or(shares)) {
             return Err(Errno::EADDRINUSE);
         }
-        waiting.sharing.set(sharing);
         let waiting = Rc::new(waiting);
         listeners.extend(at.into_iter().map(|place| (place, Rc::downgrade(&waiting))));
         Ok(waiting)

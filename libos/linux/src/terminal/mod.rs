@@ -117,7 +117,7 @@ impl Terminals {
 }
 
 /// Does something with the files as the system itself.
-fn with_files<R>(family: &ProcessFamily, act: impl FnOnce(&mut Vfs, &Caller<'_>) -> R) -> R {
+pub(crate) fn with_files<R>(family: &ProcessFamily, act: impl FnOnce(&mut Vfs, &Caller<'_>) -> R) -> R {
     let root = family.vfs.borrow().root();
     let caller = Caller {
         credentials: &Credentials::default(),
