@@ -2,7 +2,7 @@
 //! 6582).
 
 use super::congestion::Heard;
-use super::connection::{Connection, Context, Effects, State};
+use super::connection::{Connection, Context, Effects, SmallSegments, State};
 use super::flight::News;
 use super::segment::{Flags, Segment, Timestamps};
 use super::sequence::Seq;
@@ -202,10 +202,13 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
-    /// The peer's window is open: nothing need be asked about it.
+    /// The peer's window is open: nothing need be asked about it. A small segment that is held goes by the
+    /// same clock, which no peer may stop: one that asks whether we are there would hold it for ever.
     #[inline]
     pub(super) fn stop_probing(&mut self) {
-        if let Some(rare) = self.rare.some() {
+        if let Some(rare) = self.rare.some()
+            && self.small_segments != SmallSegments::Held
+        {
             rare.persist = None;
         }
     }

@@ -71,7 +71,8 @@ impl<B: Buffer> Connection<B> {
     /// enough.
     fn persist(&mut self, context: &mut Context<'_>, effects: &mut Effects<B>) {
         if self.small_segments == SmallSegments::Held && self.send.window > 0 {
-            self.is_small_allowed = true;
+            // What was held may have gone since, with more: what comes next waits as long as any.
+            self.is_small_allowed = self.send.next.before(self.send.end());
             return;
         }
         if self.is_given_up(context.now).unwrap_or(self.retries >= context.settings.retries_max) {
