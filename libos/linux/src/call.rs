@@ -26,16 +26,19 @@ pub struct Call<'a> {
     memory: Rc<OwnMemory>,
     was_interrupted: Cell<bool>,
     /// Until when it waits, or waits again: of a call that goes on after a signal that nobody handled.
-    limit_ns: Cell<Option<u64>>,
+    limit_ns: Cell<u64>,
 }
+
+/// The limit of a call that may wait for ever.
+pub(crate) const NO_LIMIT_NS: u64 = u64::MAX;
 
 /// A call that a signal ended early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BrokenOff {
     /// Its number.
     pub number: u64,
-    /// Until when it would have waited, if that was limited.
-    limit_ns: Option<u64>,
+    /// Until when it would have waited.
+    limit_ns: u64,
 }
 
 impl BrokenOff {
@@ -43,19 +46,13 @@ impl BrokenOff {
     /// a part of that is over (signal(7): `ERESTART_RESTARTBLOCK` of Linux, and `EINTR` of a socket with a
     /// limit).
     pub fn restarts(&self) -> bool {
-        self.limit_ns.is_none() && table::restarts(self.number)
+        self.limit_ns == NO_LIMIT_NS && table::restarts(self.number)
     }
 
-    /// If nobody handled the signal it goes on, until it would have ended.
-    pub fn goes_on(&self) -> Option<Resumed> {
-        table::goes_on(self.number).then_some(Resumed { limit_ns: self.limit_ns })
+    /// If nobody handled the signal it is made again as if nothing had happened: until when it waits then.
+    pub fn goes_on(&self) -> Option<u64> {
+        table::goes_on(self.number).then_some(self.limit_ns)
     }
-}
-
-/// What is kept of a call that is made again as if nothing had happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Resumed {
-    limit_ns: Option<u64>,
 }
 
 impl fmt::Debug for Call<'_> {
@@ -70,10 +67,9 @@ impl<'a> Call<'a> {
         task: &'a Rc<Task>,
         thread: &'a Thread<'a>,
         arguments: [u64; 6],
-        resumed: Resumed,
     ) -> Call<'a> {
         let memory = task.process.memory();
-        let limit_ns = Cell::new(resumed.limit_ns);
+        let limit_ns = Cell::new(task.kept_limit_ns.replace(NO_LIMIT_NS));
         Call { arguments, family, task, thread, memory, was_interrupted: Cell::new(false), limit_ns }
     }
 
@@ -144,8 +140,11 @@ impl<'a> Call<'a> {
         deadline_ns: Option<u64>,
         future: F,
     ) -> Result<Option<F::Output>, Errno> {
-        let deadline_ns = deadline_ns.map(|deadline_ns| self.limit_ns.get().unwrap_or(deadline_ns));
-        self.limit_ns.set(deadline_ns.or(self.limit_ns.get()));
+        let deadline_ns = deadline_ns.map(|deadline_ns| match self.limit_ns.get() {
+            NO_LIMIT_NS => deadline_ns,
+            kept_ns => kept_ns,
+        });
+        deadline_ns.into_iter().for_each(|deadline_ns| self.limit_ns.set(deadline_ns));
         self.block_before(deadline_ns, future)
     }
 
@@ -173,9 +172,10 @@ impl<'a> Call<'a> {
 
     /// It, of this number, as a signal ended it, if `result` says that it did. One that has done a part of
     /// what it was to do says how much.
+    #[inline]
     pub(crate) fn broken_off(&self, number: u64, result: Result<u64, Errno>) -> Option<BrokenOff> {
         let is_broken_off = self.was_interrupted.get() && result == Err(Errno::EINTR);
-        is_broken_off.then_some(BrokenOff { number, limit_ns: self.limit_ns.get() })
+        is_broken_off.then(|| BrokenOff { number, limit_ns: self.limit_ns.get() })
     }
 
     /// Sends who makes it a signal.

@@ -179,7 +179,7 @@ fn facts(process: &Process) -> ProcessFacts {
     };
     let (virtual_bytes, resident_bytes) = if process.has_ended() { (0, 0) } else { process.memory().bytes() };
     let (ignored, caught) = process.actions.borrow().sets();
-    let blocked = tasks.first().map_or(0, |task| task.blocked.get().0);
+    let blocked = tasks.first().map_or(0, |task| task.blocked().0);
     ProcessFacts {
         name: process.name(),
         state,

@@ -22,6 +22,7 @@ use core::fmt;
 use linux_raw_sys::general::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SA_NOCLDWAIT};
 use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, NodeId, Scope, Vfs};
 use nom_rt::WaitQueue;
+use nom_sys::program::SpaceNumber;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +135,8 @@ pub struct Process {
     pub session: Cell<u32>,
     /// Its memory.
     memory: RefCell<Rc<OwnMemory>>,
+    /// Where that was when one of its threads went on last.
+    space: Cell<SpaceNumber>,
     /// Its descriptors.
     pub(crate) descriptors: RefCell<Rc<Descriptors>>,
     /// What it knows of the tree of files.
@@ -205,6 +208,7 @@ impl Process {
             group: Cell::new(id),
             session: Cell::new(id),
             memory: RefCell::new(memory),
+            space: Cell::new(SpaceNumber::NONE),
             descriptors: RefCell::new(Rc::new(Descriptors::first(id))),
             view: Rc::new(RefCell::new(view)),
             actions: RefCell::default(),
@@ -246,6 +250,7 @@ impl Process {
             has_own_memory: Cell::new(own.is_some()),
             stops: Stops::default(),
             memory: RefCell::new(own.unwrap_or_else(|| self.memory())),
+            space: Cell::new(SpaceNumber::NONE),
             descriptors: RefCell::new(Rc::new(self.descriptors.borrow().duplicate(id))),
             view: Rc::new(RefCell::new(self.view.borrow().clone())),
             actions: RefCell::new(self.actions.borrow().clone()),
@@ -281,8 +286,13 @@ impl Process {
     }
 
     /// Has the running core be where its memory is.
+    #[inline]
     pub(crate) fn enter_memory(&self) {
-        self.memory.borrow().enter();
+        // Nearly always it is there.
+        if SpaceNumber::running() != self.space.get() {
+            self.memory.borrow().enter();
+            self.space.set(SpaceNumber::running());
+        }
     }
 
     /// Its parent's identifier.
@@ -360,6 +370,7 @@ impl Process {
     /// Has another program from now on.
     pub(crate) fn become_program(&self, loaded: &Loaded) {
         *self.memory.borrow_mut() = loaded.memory.clone();
+        self.space.set(SpaceNumber::NONE);
         let before = self.program.replace(loaded.program.clone());
         drop(before);
         self.actions.borrow_mut().forget_handlers();
@@ -391,7 +402,7 @@ impl Process {
     pub fn send(&self, _: &ProcessFamily, info: Info) {
         let tasks = self.tasks();
         if let Some(signal) = info.signal() {
-            let is_blocked = tasks.iter().all(|task| task.blocked.get().has(signal));
+            let is_blocked = tasks.iter().all(|task| task.blocked().has(signal));
             if self.settle_at_once(signal, is_blocked) {
                 return;
             }
@@ -399,14 +410,13 @@ impl Process {
         // What is blocked waits, even if it is ignored at present (signal(7)).
         let is_kept = |signal: &Signal| {
             let first = tasks.iter().min_by_key(|task| task.id);
-            !self.actions.borrow().ignores(*signal)
-                || first.is_some_and(|task| task.blocked.get().has(*signal))
+            !self.actions.borrow().ignores(*signal) || first.is_some_and(|task| task.blocked().has(*signal))
         };
         let Some(signal) = info.signal().filter(is_kept) else { return };
         self.pending.borrow_mut().add(info);
         self.signal_waiters.wake();
         // One that does not block it is enough, but who takes it is known only when it does.
-        tasks.iter().filter(|task| !task.blocked.get().has(signal)).for_each(|task| task.interrupt());
+        tasks.iter().filter(|task| !task.blocked().has(signal)).for_each(|task| task.interrupt());
         tasks.iter().for_each(|task| task.signal_came.wake_all());
     }
 

@@ -181,9 +181,19 @@ impl ProcessorClock {
     async fn await_run(&self, process: &Process, before_ns: u64) {
         let has_run = || process.has_ended() || self.ns(process) != Some(before_ns);
         match self {
-            ProcessorClock::Process => process.spent.waiters.until(has_run).await,
+            ProcessorClock::Process => {
+                let has_run = || {
+                    process.tasks().iter().for_each(|task| task.attend());
+                    has_run()
+                };
+                process.spent.waiters.until(has_run).await;
+            }
             ProcessorClock::Thread(task) => {
                 let Some(task) = task.upgrade() else { return };
+                let has_run = || {
+                    task.attend();
+                    has_run()
+                };
                 task.run_waiters.until(has_run).await;
             }
         }

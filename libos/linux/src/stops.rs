@@ -130,6 +130,7 @@ impl Process {
         }
         if !self.stops.is_stopped() {
             self.stops.by.set(Some(signal));
+            self.tasks().iter().for_each(|task| task.attend());
             // Those who run on other cores come back before anybody hears of it, and stay.
             self.memory().stop_others();
             self.changed(StateChange::Stopped(signal));

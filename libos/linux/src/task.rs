@@ -1,7 +1,7 @@
 //! A thread of a program: a thread of the runtime, which runs the program until it wants something, does
 //! that, looks for signals, and goes on.
 
-use crate::call::{BrokenOff, Call, Resumed};
+use crate::call::{BrokenOff, Call, NO_LIMIT_NS};
 use crate::calls::nodes::MemoryPolicy;
 use crate::calls::scheduling::Scheduling;
 use crate::family::ProcessFamily;
@@ -21,6 +21,7 @@ use core::cell::{Cell, OnceCell, RefCell};
 use core::fmt;
 use core::future::poll_fn;
 use core::num::NonZeroU32;
+use core::ops::ControlFlow;
 use core::pin::pin;
 use core::task::Poll;
 use linux_raw_sys::general as abi;
@@ -47,9 +48,9 @@ pub struct Task {
     /// The process that it is of.
     pub process: Rc<Process>,
     pub(crate) context: RefCell<Box<ProgramContext>>,
-    pub(crate) blocked: Cell<SignalSet>,
+    blocked: Cell<SignalSet>,
     /// What is blocked again when the handler of the signal that ends a wait has returned.
-    pub(crate) blocked_after: Cell<Option<SignalSet>>,
+    blocked_after: Cell<Option<SignalSet>>,
     pub(crate) pending: RefCell<Pending>,
     pub(crate) alternate: Cell<Alternate>,
     /// Where a zero goes when it ends, and who waits there is woken.
@@ -57,7 +58,13 @@ pub struct Task {
     /// Where its list of robust futexes is.
     pub(crate) robust: Cell<u64>,
     /// It alone ends.
-    pub(crate) is_ending: Cell<bool>,
+    is_ending: Cell<bool>,
+    /// Something may have happened that it has to see to before its program goes on: see [`Task::attend`].
+    attends: Cell<bool>,
+    /// The call that a signal ended early, until that is delivered.
+    broken_off: Cell<Option<BrokenOff>>,
+    /// Until when the next call waits, if it is one that goes on after a signal that nobody handled.
+    pub(crate) kept_limit_ns: Cell<u64>,
     /// Itself as it waits, once it lives.
     waiter: OnceCell<Rc<FutexWaiter>>,
     /// It was interrupted, and has not gone on here since.
@@ -104,6 +111,9 @@ impl Task {
             clear_at_end: Cell::new(0),
             robust: Cell::new(0),
             is_ending: Cell::new(false),
+            attends: Cell::new(true),
+            broken_off: Cell::new(None),
+            kept_limit_ns: Cell::new(NO_LIMIT_NS),
             waiter: OnceCell::new(),
             computes: Cell::new(false),
             affinity: Cell::new(Affinity::all()),
@@ -134,26 +144,15 @@ impl Task {
     }
 
     fn live(self: Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) {
-        let (mut broken_off, mut resumed) = (None, Resumed::default());
         self.waiter.get_or_init(|| FutexWaiter::new(thread.core_waker()));
         thread.take_turn();
         loop {
-            self.stand_still(thread);
-            // Others had their turn: what they sent is seen to before it runs.
-            if let Some(call) = self.deliver_signals(broken_off.take()) {
-                resumed = call;
-            }
-            if self.ends() {
+            // Others had their turn: what they sent is seen to before it runs. Nearly always it is nothing.
+            if self.attends.get() && self.see_to_others(thread).is_break() {
                 break;
             }
-            if self.process.stops.is_stopped() {
-                continue;
-            }
-            self.goes_on();
             match self.run(thread) {
-                Trap::Syscall => {
-                    broken_off = self.make_call(family, thread, core::mem::take(&mut resumed));
-                }
+                Trap::Syscall => self.make_call(family, thread),
                 Trap::PageFault { address, code } => self.fault(thread, address, code),
                 Trap::Exception { vector, code } => self.raise_exception(vector, code),
                 Trap::Interrupted => {
@@ -164,6 +163,31 @@ impl Task {
             thread.take_turn();
         }
         self.finish();
+    }
+
+    /// Has it look around before its program goes on: a signal came that it does not block, it blocks others
+    /// from now on, it or its process is stopped or is to end, or somebody waits until it runs. Whoever does
+    /// any of that says so here: so what hardly ever happens is one question of each call, not one of each
+    /// of them.
+    pub(crate) fn attend(&self) {
+        self.attends.set(true);
+    }
+
+    /// Does what is to be done before the program goes on, unless it ends.
+    #[inline(never)]
+    fn see_to_others(&self, thread: &Thread<'_>) -> ControlFlow<()> {
+        loop {
+            self.stand_still(thread);
+            self.attends.set(false);
+            self.deliver_signals();
+            if self.ends() {
+                return ControlFlow::Break(());
+            }
+            if !self.process.stops.is_stopped() {
+                self.goes_on();
+                return ControlFlow::Continue(());
+            }
+        }
     }
 
     /// Goes on with the program until it wants something, here or where it computes.
@@ -204,25 +228,26 @@ impl Task {
         }
     }
 
+    /// Has it end, alone.
+    pub(crate) fn end(&self) {
+        self.is_ending.set(true);
+        self.interrupt();
+    }
+
     pub(crate) fn ends(&self) -> bool {
         self.is_ending.get() || self.process.ending.get().is_some()
     }
 
-    /// Makes the call that is in its registers; returns it if a signal ended it early.
-    fn make_call(
-        self: &Rc<Task>,
-        family: &Rc<ProcessFamily>,
-        thread: &Thread<'_>,
-        resumed: Resumed,
-    ) -> Option<BrokenOff> {
+    /// Makes the call that is in its registers.
+    fn make_call(self: &Rc<Task>, family: &Rc<ProcessFamily>, thread: &Thread<'_>) {
         if obtainable() < CALLS_RESERVE_BYTES {
             family.relieve_calls(thread, || self.ends());
             if self.ends() {
-                return None;
+                return;
             }
         }
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = *self.context.borrow().registers();
-        let call = Call::new(family, self, thread, [rdi, rsi, rdx, r10, r8, r9], resumed);
+        let call = Call::new(family, self, thread, [rdi, rsi, rdx, r10, r8, r9]);
         let result = match &family.tracer {
             None => table::answer(&call, rax),
             Some(tracer) => tracer.answer(&call, rax),
@@ -232,7 +257,10 @@ impl Task {
             Err(errno) => (-i64::from(errno.code())) as u64,
         };
         self.context.borrow_mut().registers_mut().rax = value;
-        call.broken_off(rax, result)
+        if let Some(call) = call.broken_off(rax, result) {
+            self.broken_off.set(Some(call));
+            self.attend();
+        }
     }
 
     /// Makes a touch possible. Who finds no memory while heaps are asked for some waits until they have
@@ -339,8 +367,27 @@ impl Task {
         !self.deliverable().is_empty()
     }
 
+    /// Blocks these signals, and no others; which it did before.
+    pub(crate) fn block(&self, signals: SignalSet) -> SignalSet {
+        // What came and was blocked may be deliverable.
+        self.attend();
+        self.blocked.replace(signals)
+    }
+
+    /// Signals that it blocks.
+    pub(crate) fn blocked(&self) -> SignalSet {
+        self.blocked.get()
+    }
+
+    /// Blocks these signals until a signal ends the call that it makes, or that ends by itself.
+    pub(crate) fn block_for_call(&self, signals: SignalSet) {
+        let before = self.block(signals);
+        self.blocked_after.set(Some(before));
+    }
+
     /// Has it look whether its wait is to be given up.
     pub(crate) fn interrupt(&self) {
+        self.attend();
         // Before it lives it does not wait.
         self.waiter.get().into_iter().for_each(|waiter| waiter.wake());
     }
@@ -389,18 +436,9 @@ impl Task {
         own.or_else(|| self.process.pending.borrow_mut().take(wanted))
     }
 
-    /// Does what is to be done about signals before the program goes on. `broken_off` is the call that a
-    /// signal ended early; returned is what is kept of it if it goes on, unless nothing was to be done.
-    fn deliver_signals(&self, broken_off: Option<BrokenOff>) -> Option<Resumed> {
-        let is_quiet = broken_off.is_none()
-            && self.blocked_after.get().is_none()
-            && self.pending.borrow().is_empty()
-            && self.process.pending.borrow().is_empty();
-        // Nearly always.
-        if is_quiet { None } else { Some(self.deliver_those_there(broken_off)) }
-    }
-
-    fn deliver_those_there(&self, mut broken_off: Option<BrokenOff>) -> Resumed {
+    /// Does what is to be done about signals before the program goes on.
+    fn deliver_signals(&self) {
+        let mut broken_off = self.broken_off.take();
         while !self.ends() {
             let Some(info) = self.take_signal(SignalSet(!self.blocked.get().0)) else { break };
             let Some(signal) = info.signal() else { continue };
@@ -430,14 +468,15 @@ impl Task {
             }
         }
         // Nobody handled what interrupted it.
-        let goes_on = broken_off.filter(|_| !self.ends()).and_then(|call| Some((call, call.goes_on()?)));
-        if let Some((call, _)) = goes_on {
+        if let Some(call) = broken_off.filter(|_| !self.ends())
+            && let Some(limit_ns) = call.goes_on()
+        {
+            self.kept_limit_ns.set(limit_ns);
             self.make_again(call.number);
         }
         if let Some(mask) = self.blocked_after.take() {
-            self.blocked.set(mask);
+            self.block(mask);
         }
-        goes_on.map_or(Resumed::default(), |(_, resumed)| resumed)
     }
 
     fn make_again(&self, number: u64) {
@@ -461,7 +500,7 @@ impl Task {
         *self.context.borrow_mut().registers_mut() = frame.registers;
         let Some(signal) = info.signal() else { return };
         let own = if action.has(abi::SA_NODEFER) { SignalSet::default() } else { SignalSet::of(signal) };
-        self.blocked.set(self.blocked.get().with(action.mask).with(own));
+        self.block(self.blocked.get().with(action.mask).with(own));
         if action.has(abi::SA_RESETHAND) {
             // What was set once can be set again.
             let _ = self.process.actions.borrow_mut().set(signal, Action::default());

@@ -4,6 +4,7 @@ use crate::raw;
 use core::sync::atomic::Ordering::Relaxed;
 use nom_abi::board::{Application, ApplicationState, Usage, usage_address};
 use nom_abi::error::{Error, Result};
+use nom_abi::start::Start;
 
 /// The board's entry of the application with this index.
 pub fn entry(application: usize) -> &'static Application {
@@ -18,21 +19,27 @@ pub fn usage(application: usize) -> &'static Usage {
         return &NOBODYS;
     }
     // SAFETY: those of the bundle have a name.
-    unsafe { page(application) }
+    unsafe { page(crate::start::info(), application) }
 }
 
 /// What this application uses.
 #[inline]
 pub fn own() -> &'static Usage {
+    own_of(crate::start::info())
+}
+
+/// The same, for who has the start page already.
+#[inline]
+pub(crate) fn own_of(info: &Start) -> &'static Usage {
     // SAFETY: whoever runs is in the bundle.
-    unsafe { page(crate::start::application()) }
+    unsafe { page(info, info.application as usize) }
 }
 
 /// # Safety
 /// It is an application of the bundle.
 #[inline]
-unsafe fn page(application: usize) -> &'static Usage {
-    let address = usage_address(crate::start::info().board, application);
+unsafe fn page(info: &Start, application: usize) -> &'static Usage {
+    let address = usage_address(info.board, application);
     // SAFETY: the kernel maps such a page for each application of the bundle, for good.
     unsafe { &*(address as *const Usage) }
 }

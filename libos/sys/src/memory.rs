@@ -11,10 +11,11 @@ use nom_abi::{PageSize, Protection};
 
 /// Bytes that the machine has free and this program may still take.
 pub fn obtainable() -> u64 {
-    let board = start::board();
-    let own = crate::applications::own();
-    let free = board.machine.frames_free.load(Relaxed);
-    let allowed = start::info().frames_max.saturating_sub(own.frames.load(Relaxed));
+    // Looked up once: Linux programs ask before each call.
+    let info = start::info();
+    let free = start::board_of(info).machine.frames_free.load(Relaxed);
+    let own = crate::applications::own_of(info).frames.load(Relaxed);
+    let allowed = info.frames_max.saturating_sub(own);
     free.min(allowed) * FRAME_BYTES
 }
 

@@ -26,9 +26,15 @@ pub fn info() -> &'static Start {
 
 /// The bulletin board.
 pub fn board() -> &'static Board {
+    board_of(info())
+}
+
+/// The same, for who has the start page already.
+#[inline]
+pub(crate) fn board_of(info: &Start) -> &'static Board {
     // SAFETY: the kernel maps a board at that address for as long as the program runs; all its fields are
     // atomics, so that the kernel's writes are no data races.
-    unsafe { &*(info().board as *const Board) }
+    unsafe { &*(info.board as *const Board) }
 }
 
 /// The program's own index on the board.

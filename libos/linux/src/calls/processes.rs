@@ -125,8 +125,7 @@ fn begin_program(call: &Call<'_>, path: &[u8], arguments: u64, environment: u64)
     })?;
     // The other threads end; this one has their process's first identifier if it was not the first.
     for other in process.tasks().iter().filter(|other| other.id != task.id) {
-        other.is_ending.set(true);
-        other.interrupt();
+        other.end();
     }
     process.become_program(&loaded);
     let mut context = nom_sys::program::ProgramContext::new(loaded.registers);

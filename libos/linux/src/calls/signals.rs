@@ -98,7 +98,7 @@ fn action(call: &Call<'_>) -> Result<u64, Errno> {
 fn mask(call: &Call<'_>) -> Result<u64, Errno> {
     let [how, new, old, bytes, ..] = call.arguments;
     check_set(bytes)?;
-    let before = call.task().blocked.get();
+    let before = call.task().blocked();
     if new != 0 {
         let set: SignalSet = call.memory().read_value(new)?;
         let after = match how as u32 {
@@ -107,7 +107,7 @@ fn mask(call: &Call<'_>) -> Result<u64, Errno> {
             abi::SIG_SETMASK => set,
             _ => return Err(Errno::EINVAL),
         };
-        call.task().blocked.set(after.blockable());
+        call.task().block(after.blockable());
     }
     if old != 0 {
         call.memory().write_value(old, &before)?;
@@ -131,7 +131,7 @@ fn return_from_handler(call: &Call<'_>) -> Result<u64, Errno> {
         context.set_vector_area(&area);
     }
     *context.registers_mut() = back.registers;
-    task.blocked.set(back.mask);
+    task.block(back.mask);
     let flags = back.stack.flags & !abi::SS_ONSTACK;
     task.alternate.set(Alternate { flags, ..back.stack });
     Ok(back.registers.rax)
@@ -140,15 +140,14 @@ fn return_from_handler(call: &Call<'_>) -> Result<u64, Errno> {
 fn pending(call: &Call<'_>) -> Result<u64, Errno> {
     check_set(call.arguments[1])?;
     let all = call.task().pending.borrow().set().with(call.process().pending_set());
-    let blocked = SignalSet(all.0 & call.task().blocked.get().0);
+    let blocked = SignalSet(all.0 & call.task().blocked().0);
     call.memory().write_value(call.arguments[0], &blocked).map(|()| 0)
 }
 
 fn suspend(call: &Call<'_>) -> Result<u64, Errno> {
     check_set(call.arguments[1])?;
     let set: SignalSet = call.memory().read_value(call.arguments[0])?;
-    let task = call.task();
-    task.blocked_after.set(Some(task.blocked.replace(set.blockable())));
+    call.task().block_for_call(set.blockable());
     call.block_on(core::future::pending::<()>()).map(|()| 0)
 }
 

@@ -152,7 +152,7 @@ fn start(
     let context = call.task().context.borrow_mut().duplicate();
     let task = Task::with(id, process.clone(), context);
     task.context.borrow_mut().registers_mut().rax = 0;
-    task.blocked.set(call.task().blocked.get());
+    task.block(call.task().blocked());
     task.name.set(call.task().name.get());
     task.scheduling.set(call.task().scheduling.get().of_child());
     task.memory_policy.set(call.task().memory_policy.get());
@@ -186,7 +186,7 @@ fn exit(call: &Call<'_>) -> Result<u64, Errno> {
     if call.process().tasks().len() == 1 {
         return exit_group(call);
     }
-    call.task().is_ending.set(true);
+    call.task().end();
     Ok(0)
 }
 

@@ -36,7 +36,7 @@ impl TerminalEnd {
         // All is looked at again by who was let go on, as if it asked for the first time.
         while terminal.has_in_background(call) && !terminal.is_free(wish) {
             let (process, task) = (call.process(), call.task());
-            if task.blocked.get().has(signal) || process.actions.borrow().ignores(signal) {
+            if task.blocked().has(signal) || process.actions.borrow().ignores(signal) {
                 return if wish == Wish::Read { Err(Errno::EIO) } else { Ok(()) };
             }
             if process.is_orphaned() {

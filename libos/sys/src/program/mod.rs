@@ -20,7 +20,7 @@ pub use context::{DetachedContext, EXTENDED_AT, ProgramContext, Trap, VECTOR_BYT
 pub use entry::start;
 #[cfg(target_os = "none")]
 pub(crate) use entry::{Slots, intercept};
-pub use space::ProgramSpace;
+pub use space::{ProgramSpace, SpaceNumber};
 
 /// Programs run on nom's kernel alone.
 ///

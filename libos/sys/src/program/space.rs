@@ -25,6 +25,21 @@ pub struct ProgramSpace(Arc<Number>);
 #[derive(Debug)]
 struct Number(u64);
 
+/// Which space a core is in: never that of another one that lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceNumber(u64);
+
+impl SpaceNumber {
+    /// Of no space.
+    pub const NONE: SpaceNumber = SpaceNumber(u64::MAX);
+
+    /// Of the one that the running core is in.
+    #[inline]
+    pub fn running() -> SpaceNumber {
+        SpaceNumber(running_space().load(Relaxed))
+    }
+}
+
 impl ProgramSpace {
     /// One where nothing of a program's is mapped.
     ///

@@ -140,8 +140,7 @@ fn tell_rest<T: IntoBytes + Immutable>(
 fn set_mask(call: &Call<'_>, address: u64) -> Result<(), Errno> {
     if address != 0 {
         let mask = SignalSet(call.memory().read_value::<u64>(address)?).blockable();
-        let task = call.task();
-        task.blocked_after.set(Some(task.blocked.replace(mask)));
+        call.task().block_for_call(mask);
     }
     Ok(())
 }
