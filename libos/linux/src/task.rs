@@ -258,8 +258,8 @@ impl Task {
         };
         self.context.borrow_mut().registers_mut().rax = value;
         if let Some(call) = call.broken_off(rax, result) {
+            // Whoever interrupted it had it attend, too.
             self.broken_off.set(Some(call));
-            self.attend();
         }
     }
 
