@@ -177,6 +177,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         let mut worked = self.fire_timers(now_ns);
         worked |= self.poll(now_ns);
         worked |= self.shared().receive();
+        self.shared().threads.looked(worked.into());
         if self.shared().clients.borrow().scheduler.has_ready() {
             self.serve();
             worked = true;

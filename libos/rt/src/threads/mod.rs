@@ -46,10 +46,14 @@ pub const POLLERS_WAIT_NS: u64 = 10_000;
 const POLLERS_WAIT_MAX_NS: u64 = 8 * POLLERS_WAIT_NS;
 const POLLERS_SHARE: u64 = 8;
 
+/// How often that doubles while nothing is found.
+const VAIN_TURNS_MAX: u32 = 3;
+
 /// How long threads follow each other before the loop looks at its pollers again, after a turn of its own
-/// that took `turn_ns`.
-pub fn pollers_wait_ns(turn_ns: u64) -> u64 {
-    turn_ns.saturating_mul(POLLERS_SHARE).clamp(POLLERS_WAIT_NS, POLLERS_WAIT_MAX_NS)
+/// that took `turn_ns`, and so many in a row in which it found nothing.
+pub fn pollers_wait_ns(turn_ns: u64, vain_turns: u32) -> u64 {
+    let share = POLLERS_SHARE << vain_turns.min(VAIN_TURNS_MAX);
+    turn_ns.saturating_mul(share).clamp(POLLERS_WAIT_NS, POLLERS_WAIT_MAX_NS)
 }
 
 /// How long a thread runs if nobody waits, until others of the core are asked whether they want something.
@@ -135,6 +139,8 @@ pub(crate) struct Turns {
     began: Cell<(u64, u64)>,
     /// When the loop had its turn last, after a thread.
     left_ns: Cell<u64>,
+    /// In how many turns in a row it found nothing.
+    vain_turns: Cell<u32>,
     switches: Cell<u64>,
     pub interruptions: Interruptions,
 }
@@ -147,6 +153,7 @@ impl Turns {
             over_ns: Cell::new(None),
             began: Cell::new((0, 0)),
             left_ns: Cell::new(0),
+            vain_turns: Cell::new(0),
             switches: Cell::new(0),
             interruptions: Interruptions::new(),
         }
@@ -181,9 +188,15 @@ impl Turns {
         self.left_ns.set(now_ns);
     }
 
+    /// The loop has looked at timers, pollers and messages, and found so many of them with something to do.
+    #[inline]
+    pub fn looked(&self, found: u32) {
+        self.vain_turns.set(if found > 0 { 0 } else { self.vain_turns.get().saturating_add(1) });
+    }
+
     /// How long threads follow each other from now on.
     fn pollers_wait_ns(&self, now_ns: u64) -> u64 {
-        pollers_wait_ns(now_ns.saturating_sub(self.left_ns.get()))
+        pollers_wait_ns(now_ns.saturating_sub(self.left_ns.get()), self.vain_turns.get())
     }
 }
 

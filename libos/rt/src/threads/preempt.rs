@@ -115,12 +115,18 @@ impl Shared {
     #[inline]
     fn is_alarm_enough(&self) -> bool {
         let interruptions = &self.threads.interruptions;
-        let is_in_time =
-            self.threads.over_ns.get().is_some_and(|over_ns| interruptions.alarm_ns.get() <= over_ns);
-        is_in_time
+        let over_ns = self.threads.over_ns.get().unwrap_or_else(|| self.least_over_ns());
+        interruptions.alarm_ns.get() <= over_ns
             && interruptions.world.get().is_some()
             && interruptions.rest_until_ns.get().is_none()
             && self.inbox.is_empty()
+    }
+
+    /// When the running thread's turn is over at the earliest, if it has not asked since others became ready,
+    /// and no alarm has come: it has its grain, from when the clock was read as it went on.
+    fn least_over_ns(&self) -> u64 {
+        let began_ns = self.threads.began_ns(self.now_ns.get());
+        began_ns.saturating_add(GRAIN_NS).min(self.wheel.borrow().quiet_until_ns())
     }
 
     /// See [`Thread::take_turn`].

@@ -306,6 +306,20 @@ fn threads_that_follow_each_other_leave_pollers_their_time() {
     assert!((expected / 2..2 * expected).contains(&turns), "{turns} turns in 1 ms");
 }
 
+/// Looking takes a ninth of the core at most, and less while there is nothing to see: but nothing waits for
+/// longer than 80 us.
+#[test]
+fn the_loop_looks_less_often_while_it_finds_nothing() {
+    let waits = |turn_ns, vain: [u32; 5]| vain.map(|vain| pollers_wait_ns(turn_ns, vain) / 1000);
+    assert_eq!(waits(100, [0, 1, 2, 3, 9]), [10; 5]);
+    assert_eq!(waits(2_000, [0, 1, 2, 3, 9]), [16, 32, 64, 80, 80]);
+    assert_eq!(waits(1_500, [0, 1, 2, 3, u32::MAX]), [12, 24, 48, 80, 80]);
+    assert_eq!(waits(u64::MAX, [0; 5]), [80; 5]);
+    let turns = Turns::new();
+    [0, 0, 1, 0].into_iter().for_each(|found| turns.looked(found));
+    assert_eq!(turns.vain_turns.get(), 1, "what was found counts");
+}
+
 #[test]
 fn a_wake_up_while_the_thread_runs_is_not_lost() {
     let (_, mut core, threads) = threads();
