@@ -120,7 +120,9 @@ impl<W: ThreadWaker> Futexes<W> {
                 index += 1;
                 continue;
             }
-            let waiter = place.remove(index);
+            // The last, or the only one: nothing has to move up.
+            let waiter = if index + 1 == place.len() { place.pop() } else { Some(place.remove(index)) };
+            let Some(waiter) = waiter else { break };
             waiter.is_woken.set(true);
             waiter.wake();
             woken += 1;

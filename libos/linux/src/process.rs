@@ -474,6 +474,7 @@ impl Process {
     }
 
     /// Signals that wait for any of its threads.
+    #[inline]
     pub(crate) fn pending_set(&self) -> SignalSet {
         self.pending.borrow().set()
     }

@@ -5,6 +5,7 @@ mod owned;
 use crate::call::Call;
 use crate::descriptors::calls::process::of_process;
 use crate::futex::FutexKey;
+use crate::memory::ProcessMemory;
 use crate::process::Exit;
 use crate::signals::Signal;
 use crate::table::SystemCall;
@@ -243,56 +244,71 @@ fn arch_prctl(call: &Call<'_>) -> Result<u64, Errno> {
     }
 }
 
+/// Who takes a lock that nobody has makes no call at all, so what is asked here is nearly always to wait or to
+/// wake: those are told apart first.
 fn futex(call: &Call<'_>) -> Result<u64, Errno> {
-    let [address, operation, value, timeout, second, third] = call.arguments;
-    let (operation, value) = (operation as u32, value as u32);
-    let (memory, futexes) = (call.memory(), &call.family().futexes);
+    let [address, operation, value, timeout, _, bits] = call.arguments;
+    let (operation, value, bits) = (operation as u32, value as u32, bits as u32);
     if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
     }
-    let is_realtime = operation & abi::FUTEX_CLOCK_REALTIME != 0;
-    let word = |at: u64| memory.load_word(at);
-    let woken = |count: u32| Ok(count.into());
-    let is_private = operation & abi::FUTEX_PRIVATE_FLAG != 0;
-    let key = |at: u64| if is_private { FutexKey::private(memory, at) } else { FutexKey::shared(memory, at) };
-    let requeue = || {
-        let count = futexes.wake(key(address), value, u32::MAX);
-        woken(count + futexes.move_waiters(key(address), key(second), timeout as u32))
-    };
+    let key = key_of(call.memory(), address, operation);
     match operation & !(abi::FUTEX_PRIVATE_FLAG | abi::FUTEX_CLOCK_REALTIME) {
+        abi::FUTEX_WAKE => Ok(call.family().futexes.wake(key, value, u32::MAX).into()),
+        abi::FUTEX_WAIT_BITSET if bits != 0 => {
+            let is_realtime = operation & abi::FUTEX_CLOCK_REALTIME != 0;
+            let deadline = super::time::deadline_at(call, timeout, is_realtime)?;
+            wait(call, key, address, value, bits, deadline)
+        }
         abi::FUTEX_WAIT => {
             let deadline = super::time::deadline_after(call, timeout)?;
-            wait(call, key(address), address, value, u32::MAX, deadline)
+            wait(call, key, address, value, u32::MAX, deadline)
         }
-        abi::FUTEX_WAIT_BITSET if third as u32 == 0 => Err(Errno::EINVAL),
-        abi::FUTEX_WAIT_BITSET => {
-            let deadline = super::time::deadline_at(call, timeout, is_realtime)?;
-            wait(call, key(address), address, value, third as u32, deadline)
+        rare => ask_rarely(call, rare, key),
+    }
+}
+
+/// Where the futex at an address is, as the operation says.
+#[inline]
+fn key_of(memory: &ProcessMemory, address: u64, operation: u32) -> FutexKey {
+    match operation & abi::FUTEX_PRIVATE_FLAG {
+        0 => FutexKey::shared(memory, address),
+        _ => FutexKey::private(memory, address),
+    }
+}
+
+/// The other operations, without flags.
+#[inline(never)]
+fn ask_rarely(call: &Call<'_>, operation: u32, key: FutexKey) -> Result<u64, Errno> {
+    let [address, flags, value, timeout, second, third] = call.arguments;
+    let (value, third) = (value as u32, third as u32);
+    let (memory, futexes) = (call.memory(), &call.family().futexes);
+    let second_key = || key_of(memory, second, flags as u32);
+    let deadline = |is_realtime| super::time::deadline_at(call, timeout, is_realtime);
+    match operation {
+        abi::FUTEX_WAIT_BITSET => Err(Errno::EINVAL),
+        abi::FUTEX_WAKE_BITSET if third == 0 => Err(Errno::EINVAL),
+        abi::FUTEX_WAKE_BITSET => Ok(futexes.wake(key, value, third).into()),
+        abi::FUTEX_CMP_REQUEUE if memory.load_word(address)? != third => Err(Errno::EAGAIN),
+        abi::FUTEX_REQUEUE | abi::FUTEX_CMP_REQUEUE => {
+            let count = futexes.wake(key, value, u32::MAX);
+            Ok((count + futexes.move_waiters(key, second_key(), timeout as u32)).into())
         }
-        abi::FUTEX_WAKE => woken(futexes.wake(key(address), value, u32::MAX)),
-        abi::FUTEX_WAKE_BITSET if third as u32 == 0 => Err(Errno::EINVAL),
-        abi::FUTEX_WAKE_BITSET => woken(futexes.wake(key(address), value, third as u32)),
-        abi::FUTEX_REQUEUE => requeue(),
-        abi::FUTEX_CMP_REQUEUE if word(address)? != third as u32 => Err(Errno::EAGAIN),
-        abi::FUTEX_CMP_REQUEUE => requeue(),
         abi::FUTEX_WAKE_OP => {
-            let is_met = wake_operation(call, second, third as u32)?;
-            let mut count = futexes.wake(key(address), value, u32::MAX);
+            let is_met = wake_operation(call, second, third)?;
+            let mut count = futexes.wake(key, value, u32::MAX);
             if is_met {
-                count += futexes.wake(key(second), timeout as u32, u32::MAX);
+                count += futexes.wake(second_key(), timeout as u32, u32::MAX);
             }
-            woken(count)
+            Ok(count.into())
         }
-        abi::FUTEX_LOCK_PI => {
-            let deadline = super::time::deadline_at(call, timeout, true)?;
-            owned::lock(call, key(address), address, Some(deadline))
-        }
+        abi::FUTEX_LOCK_PI => owned::lock(call, key, address, Some(deadline(true)?)),
         abi::FUTEX_LOCK_PI2 => {
-            let deadline = super::time::deadline_at(call, timeout, is_realtime)?;
-            owned::lock(call, key(address), address, Some(deadline))
+            let is_realtime = flags as u32 & abi::FUTEX_CLOCK_REALTIME != 0;
+            owned::lock(call, key, address, Some(deadline(is_realtime)?))
         }
-        abi::FUTEX_TRYLOCK_PI => owned::lock(call, key(address), address, None),
-        abi::FUTEX_UNLOCK_PI => owned::unlock(call, key(address), address),
+        abi::FUTEX_TRYLOCK_PI => owned::lock(call, key, address, None),
+        abi::FUTEX_UNLOCK_PI => owned::unlock(call, key, address),
         _ => Err(Errno::ENOSYS),
     }
 }

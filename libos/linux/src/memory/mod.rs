@@ -417,6 +417,7 @@ impl ProcessMemory {
     ///
     /// # Errors
     /// `EFAULT` as for [`ProcessMemory::read`]; `EINVAL` unless it is a multiple of four.
+    #[inline]
     pub fn load_word(&self, address: u64) -> Result<u32, Errno> {
         self.reach_word(address, Touch::Read)?;
         Ok(self.pages.load(address))
