@@ -244,8 +244,8 @@ fn arch_prctl(call: &Call<'_>) -> Result<u64, Errno> {
     }
 }
 
-/// Who takes a lock that nobody has makes no call at all, so what is asked here is nearly always to wait or to
-/// wake: those are told apart first.
+/// Who takes a lock that nobody has makes no call at all, so what is asked here is nearly always to wait or
+/// to wake: those are told apart first.
 fn futex(call: &Call<'_>) -> Result<u64, Errno> {
     let [address, operation, value, timeout, _, bits] = call.arguments;
     let (operation, value, bits) = (operation as u32, value as u32, bits as u32);
