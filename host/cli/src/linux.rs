@@ -29,7 +29,7 @@ pub struct RootOptions {
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// With the path of a Linux program: take this file or directory, too, such as what it finds by itself
-    /// while it runs.
+    /// while it runs (`nom strace --missing` says what that is).
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
     /// Run what a container image starts: one of this OCI image layout, a directory or a tar archive, as

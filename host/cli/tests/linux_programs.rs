@@ -307,6 +307,30 @@ fn a_trace_says_who_waits_and_its_summary_counts() {
     assert!(text.contains("hello: expected the path of a Linux program"), "{text}");
 }
 
+/// Whoever runs a program hears which files it would have found on this computer.
+#[test]
+fn files_that_are_looked_for_in_vain_are_told_as_options() {
+    let site = Site::new();
+    let missing = |options: &str| {
+        let words = ["/bin/dash", "--", "-c", "sleep 0; test -e /nowhere || exit 3"];
+        let output = site.nom("strace --missing -m 256M").args(options.split(' ')).args(words).output();
+        let output = output.expect("it starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, text) = missing("--env A=B");
+    assert_eq!(status, Some(3), "{text}");
+    let (_, told) = text.split_once("It looked in vain for files that this computer has").expect(&text);
+    assert!(told.contains("  --include /bin/sleep\n"), "{text}");
+    assert!(!told.contains("nowhere") && !told.contains("ld.so.cache"), "{text}");
+    let (status, text) = missing("--include /bin/sleep");
+    assert_eq!(status, Some(3), "{text}");
+    let (_, told) = text.rsplit_once("It looked ").expect(&text);
+    assert!(!told.contains("/bin/sleep"), "{text}");
+    let (status, text) = missing("--root /");
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("--root") && text.contains("--missing"), "{text}");
+}
+
 /// What a program does is among what its code can do.
 #[test]
 fn what_a_program_can_call_is_told_before_anything_boots() {

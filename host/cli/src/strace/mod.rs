@@ -1,6 +1,7 @@
 //! `nom strace`: what system calls a program of Linux makes in a machine, or which it can make.
 
 mod check;
+mod missing;
 mod summary;
 mod tail;
 
@@ -34,6 +35,7 @@ Examples:
   nom strace -e trace=openat,read -o ls.trace /bin/ls /etc
   nom strace -e trace=%network -p 11211:11211 /usr/bin/memcached -u nobody
   nom strace -c /bin/dash -c 'echo hello'    how many of each call, and how long they took
+  nom strace --missing /usr/bin/python3 app.py    which files it would have found on this computer
   nom strace --check /usr/bin/memcached"
 )]
 pub struct Options {
@@ -63,10 +65,14 @@ pub struct Options {
     /// Follow children and threads: it always does.
     #[arg(short = 'f', long)]
     follow_forks: bool,
+    /// In place of calls, say which files it looked for in vain that this computer has: what of them is to
+    /// be included.
+    #[arg(long, conflicts_with_all = ["expressions", "summary_only", "root", "oci"])]
+    missing: bool,
     /// Start nothing: say what there is of each call that the program can make.
     #[arg(long, conflicts_with_all = [
-        "expressions", "summary_only", "output", "follow_forks", "arguments", "publish", "volume", "env",
-        "memory",
+        "expressions", "summary_only", "missing", "output", "follow_forks", "arguments", "publish", "volume",
+        "env", "memory",
     ])]
     check: bool,
     /// Publish a port of the machine at a port of the host, as `nom run` does.
@@ -124,6 +130,20 @@ impl Options {
     }
 }
 
+/// Bytes of the longest path (limits.h of Linux).
+const PATH_MAX: u32 = 4096;
+
+/// What is shown of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shows {
+    /// Each call.
+    Lines,
+    /// How many of each there were.
+    Counts,
+    /// Files that were looked for in vain.
+    Missing,
+}
+
 /// A trace on its way from a machine.
 #[derive(Debug)]
 pub struct Trace {
@@ -131,7 +151,7 @@ pub struct Trace {
     directory: TempDir,
     /// Numbers of the calls that are noted; all if nobody chose.
     calls: Option<BTreeSet<u16>>,
-    counts: bool,
+    shows: Shows,
     string_limit: u32,
     output: Option<PathBuf>,
 }
@@ -144,12 +164,18 @@ impl Trace {
         let directory = tempfile::Builder::new().prefix("nom-strace-").tempdir();
         let directory = directory.context("cannot make a directory for the trace")?;
         std::fs::write(directory.path().join(Trace::FILE), "").context("cannot make a file for the trace")?;
+        let shows = match (options.summary_only, options.missing) {
+            (true, _) => Shows::Counts,
+            (_, true) => Shows::Missing,
+            _ => Shows::Lines,
+        };
         let calls = match options.expressions.as_slice() {
+            [] if options.missing => Some(chosen(&["trace=%file".to_owned()])?),
             [] => None,
             expressions => Some(chosen(expressions)?),
         };
-        let Options { summary_only: counts, string_limit, ref output, .. } = *options;
-        Ok(Trace { directory, calls, counts, string_limit, output: output.clone() })
+        let string_limit = if options.missing { PATH_MAX } else { options.string_limit };
+        Ok(Trace { directory, calls, shows, string_limit, output: options.output.clone() })
     }
 
     /// The bundle, whose program is told to note its calls in the directory that it is lent behind `volumes`
@@ -167,7 +193,7 @@ impl Trace {
         let environment = &mut application.environment;
         let mut set = |name: &str, value: String| drop(environment.insert(name.to_owned(), value));
         set("trace", volumes.to_string());
-        set("trace.style", if self.counts { "counts" } else { "lines" }.to_owned());
+        set("trace.style", if self.shows == Shows::Counts { "counts" } else { "lines" }.to_owned());
         set("trace.string", self.string_limit.to_string());
         if let Some(calls) = &self.calls {
             let numbers: Vec<String> = calls.iter().map(u16::to_string).collect();

@@ -1,7 +1,8 @@
 //! The trace as it comes: what a machine has written to the file of its trace is shown as strace shows it.
 
-use super::Trace;
+use super::missing::Missing;
 use super::summary::Summary;
+use super::{Shows, Trace};
 use crate::attend::Audience;
 use crate::farewell::Cause;
 use anyhow::{Context, Result};
@@ -9,12 +10,20 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Stderr, Write};
 use std::rc::Rc;
 
+/// What is kept of a trace, to be told at its end.
+enum Gathered {
+    /// Nothing: each line is shown.
+    Nothing,
+    Counts(Summary),
+    Missing(Missing),
+}
+
 /// An audience that also shows a trace.
 pub struct Traced<A> {
     audience: A,
     file: File,
     shown: Shown<BufWriter<Box<dyn Write>>>,
-    summary: Option<Summary>,
+    gathered: Gathered,
     /// Lives as long as the machine.
     _trace: Rc<Trace>,
 }
@@ -36,16 +45,21 @@ impl<A: Audience> Traced<A> {
             None => (Box::new(std::io::stderr()) as Box<dyn Write>, false),
         };
         let out = BufWriter::new(out);
-        let summary = trace.counts.then(Summary::default);
-        Ok(Traced { audience, file, shown: Shown::new(out, is_file), summary, _trace: trace.clone() })
+        let gathered = match trace.shows {
+            Shows::Lines => Gathered::Nothing,
+            Shows::Counts => Gathered::Counts(Summary::default()),
+            Shows::Missing => Gathered::Missing(Missing::default()),
+        };
+        Ok(Traced { audience, file, shown: Shown::new(out, is_file), gathered, _trace: trace.clone() })
     }
 
     fn follow(&mut self) -> Result<()> {
         let mut bytes = Vec::new();
         self.file.read_to_end(&mut bytes).context("cannot read the trace")?;
-        match &mut self.summary {
-            Some(summary) => summary.take(&bytes),
-            None => self.shown.take(&bytes).context("cannot write the trace")?,
+        match &mut self.gathered {
+            Gathered::Nothing => self.shown.take(&bytes).context("cannot write the trace")?,
+            Gathered::Counts(summary) => summary.take(&bytes),
+            Gathered::Missing(missing) => missing.take(&bytes),
         }
         Ok(())
     }
@@ -69,9 +83,12 @@ impl<A: Audience> Audience for Traced<A> {
         self.audience.end();
         let mut end = || -> Result<()> {
             self.follow()?;
-            if let Some(summary) = &self.summary {
-                self.shown.out.write_all(summary.to_string().as_bytes())?;
-            }
+            let told = match &self.gathered {
+                Gathered::Nothing => String::new(),
+                Gathered::Counts(summary) => summary.to_string(),
+                Gathered::Missing(missing) => missing.report(|path| path.symlink_metadata().is_ok()),
+            };
+            self.shown.out.write_all(told.as_bytes())?;
             Ok(self.shown.out.flush()?)
         };
         if let Err(error) = end() {
