@@ -66,9 +66,28 @@ pub fn run(options: &Run) -> Result<u8> {
     let (name, directory) = store.create(chosen_name(options)?.as_deref(), options.label())?;
     let _held = store::hold(&directory)?;
     let place = Place { store: &store, name: &name, directory: &directory };
+    let has_own_files = subject.bundle().is_some_and(|bundle| bundle.root().is_some());
     let status = run_at(options, subject, priced, &place);
     store::abandon(&directory);
+    if has_own_files && matches!(status, Ok(COMMAND_NOT_FOUND)) {
+        suggest_missing(options);
+    }
     status
+}
+
+/// What a shell ends with that does not find a command (POSIX.1-2017, shell command language, 2.8.2).
+const COMMAND_NOT_FOUND: u8 = 127;
+
+/// A program whose files were gathered may have wanted one that this computer has.
+fn suggest_missing(options: &Run) {
+    let takes_all = options.linux.root.is_some() || options.linux.oci.is_some();
+    let label = options.label();
+    if !takes_all && options.trace.is_none() && Path::new(label).is_file() {
+        eprintln!(
+            "nom: {label}: a command was not found: `nom strace --missing {label}` says which files of this \
+             computer it looked for, and --include takes them along"
+        );
+    }
 }
 
 /// The image of what is to run, before anybody tells it an address or prices, and behind it the first sector

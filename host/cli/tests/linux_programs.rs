@@ -326,6 +326,11 @@ fn files_that_are_looked_for_in_vain_are_told_as_options() {
     assert_eq!(status, Some(3), "{text}");
     let (_, told) = text.rsplit_once("It looked ").expect(&text);
     assert!(!told.contains("/bin/sleep"), "{text}");
+    let words = ["-m", "256M", "/bin/dash", "-c", "sleep 0"];
+    let output = site.nom("run").args(words).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(127), "{said}");
+    assert!(said.contains("`nom strace --missing /bin/dash` says which files"), "{said}");
     let (status, text) = missing("--root /");
     assert_eq!(status, Some(2), "{text}");
     assert!(text.contains("--root") && text.contains("--missing"), "{text}");
