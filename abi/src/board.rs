@@ -277,6 +277,11 @@ impl Usage {
     }
 }
 
+/// Adds to a counter of the board, which the kernel alone writes, one core at a time: no memory is locked.
+pub fn advance(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
 /// Where the usage of an application of the bundle is, of a board that is mapped at `board`.
 pub const fn usage_address(board: u64, application: usize) -> u64 {
     board + (BOARD_BYTES + application * size_of::<Usage>()) as u64

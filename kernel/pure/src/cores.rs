@@ -10,7 +10,7 @@ use crate::space::UserAddr;
 use crate::syscalls::{Caller, Reply};
 use crate::wfq::Queue;
 use core::sync::atomic::Ordering::Relaxed;
-use nom_abi::board::NOBODY;
+use nom_abi::board::{NOBODY, advance};
 use nom_abi::error::Result;
 use nom_abi::syscall::arguments::CoreYield;
 use nom_abi::upcall::{Registers, Upcall};
@@ -136,7 +136,7 @@ impl<M: Machine> Kernel<'_, M> {
         let cycles = self.unaccounted(core);
         match self.cores[core].current {
             Some(app) => self.charge(core, app, cycles),
-            None => _ = self.board.cores[core].idle_cycles.fetch_add(cycles, Relaxed),
+            None => advance(&self.board.cores[core].idle_cycles, cycles),
         }
     }
 
@@ -155,7 +155,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn charge(&mut self, core: CoreId, app: AppId, cycles: u64) {
         self.cores[core].queue.charge(app, cycles);
-        self.usage[app].cycles.fetch_add(cycles, Relaxed);
+        advance(&self.usage[app].cycles, cycles);
     }
 
     /// Who runs: the current application until its turn is over and its warning has expired.
@@ -238,7 +238,7 @@ impl<M: Machine> Kernel<'_, M> {
     pub fn timer(&mut self, core: CoreId) {
         self.cores[core].armed_ns = None;
         self.cores[core].disturbed = true;
-        self.board.machine.timer_interrupts.fetch_add(1, Relaxed);
+        advance(&self.board.machine.timer_interrupts, 1);
         if core == CoreId::FIRST {
             self.poll_platform(core);
         }
