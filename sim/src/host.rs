@@ -493,7 +493,7 @@ impl Host {
     /// threads have had their turns, if there are any.
     pub fn lay_limit_ns(&self) -> u64 {
         let work_ns = self.cost.of(self.card.borrow().ring() as u64, 0) + self.busiest_ns;
-        let threads_ns = if self.clock.tick_ns > 0 { pollers_wait_ns(work_ns) } else { 0 };
+        let threads_ns = if self.clock.tick_ns > 0 { pollers_wait_ns(work_ns, u32::MAX) } else { 0 };
         let before = work_ns + threads_ns;
         // A clock that is fast by a thousandth counts a little more.
         (self.wake_ns + POLL_NS + 2 * before) * 101 / 100 + 1
