@@ -108,10 +108,6 @@ pub struct Client {
     /// Handles that were given back, and the first that nobody had.
     free: Vec<u32>,
     next: u32,
-    /// Those that were given back of which the server may not know yet: by their request's place.
-    leaving: Vec<Option<u32>>,
-    /// The tag of the last request that was not waited for.
-    posted: u16,
 }
 
 impl fmt::Debug for Client {
@@ -133,8 +129,6 @@ impl Client {
             message_bytes: MESSAGE_BYTES,
             free: Vec::new(),
             next: 0,
-            leaving: Vec::new(),
-            posted: TAG,
         };
         Writer::request(&mut client.request, Kind::Version, NO_TAG)
             .number((MESSAGE_BYTES as u32).to_le_bytes())
@@ -220,21 +214,10 @@ impl Client {
         Err(walked)
     }
 
-    /// Gives a handle back. What the server says of it does not matter, so it is not waited for: the handle
-    /// is gone in any case. But no other has its number before the server knows.
+    /// Gives a handle back. What the server says of it does not matter: it is gone in any case.
     pub fn clunk(&mut self, fid: Fid) {
-        // No two that are under way have one tag: they are few.
-        self.posted = if self.posted + 1 < NO_TAG { self.posted + 1 } else { TAG + 1 };
-        let writer = Writer::request(&mut self.request, Kind::Clunk, self.posted);
-        writer.number(fid.0.to_le_bytes()).finish();
-        let known = match self.channel.post(&self.request) {
-            Ok(Some(place)) => {
-                self.leaving.resize(self.leaving.len().max(place + 1), None);
-                self.leaving[place].replace(fid.0)
-            }
-            Ok(None) | Err(_) => Some(fid.0),
-        };
-        self.free.extend(known);
+        let _ = self.ask(Kind::Clunk, fid);
+        self.free.push(fid.0);
     }
 
     /// What is known of a file.

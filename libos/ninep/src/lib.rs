@@ -22,9 +22,6 @@ use core::fmt;
 /// Bytes of a message at most, with its head: pieces of 64 KiB, and what says what they are.
 pub const MESSAGE_BYTES: usize = (64 << 10) + 64;
 
-/// Bytes of a message at most that says nothing but a handle or an error, rounded up to words.
-pub const SHORT_BYTES: usize = 16;
-
 /// How a message gets to the server.
 pub trait NinepChannel {
     /// Sends a request, waits for its answer, and says how many bytes that has, which are put into `answer`.
@@ -32,15 +29,6 @@ pub trait NinepChannel {
     /// # Errors
     /// If there is no answer any more: the device has left, or broke the rules.
     fn exchange(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize, NoAnswer>;
-
-    /// Sends a request whose answer is of interest to nobody, and, where that can be, does not wait for it:
-    /// returns which of a few places it has until it is answered. Whatever had that place before has been.
-    ///
-    /// # Errors
-    /// As [`NinepChannel::exchange`].
-    fn post(&mut self, request: &[u8]) -> Result<Option<usize>, NoAnswer> {
-        self.exchange(request, &mut [0; SHORT_BYTES]).map(|_| None)
-    }
 }
 
 /// There was no answer, and there will be none.

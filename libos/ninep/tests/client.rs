@@ -23,44 +23,6 @@ impl NinepChannel for Shared {
     }
 }
 
-/// A server that answers what nobody waits for when its place is wanted, and not before.
-struct Late {
-    server: Shared,
-    posted: [Option<Vec<u8>>; 2],
-    next: usize,
-}
-
-impl NinepChannel for Late {
-    fn exchange(&mut self, request: &[u8], answer: &mut [u8]) -> Result<usize, NoAnswer> {
-        self.server.exchange(request, answer)
-    }
-
-    fn post(&mut self, request: &[u8]) -> Result<Option<usize>, NoAnswer> {
-        let place = self.next % self.posted.len();
-        self.next += 1;
-        if let Some(before) = self.posted[place].replace(request.to_vec()) {
-            self.server.exchange(&before, &mut [0; nom_ninep::SHORT_BYTES])?;
-        }
-        Ok(Some(place))
-    }
-}
-
-#[test]
-fn a_handle_has_its_number_until_the_server_knows_that_it_was_given_back() {
-    let site = tempfile::tempdir().expect("a directory");
-    let server = Shared(Rc::new(RefCell::new(FakeServer::new(site.path()))));
-    let late = Late { server: server.clone(), posted: Default::default(), next: 0 };
-    let (mut client, root) = Client::new(Box::new(late)).expect("attached");
-    for round in 0..50 {
-        let handles: Vec<_> = (0..3).map(|_| client.walk(root, None).expect("a number of its own")).collect();
-        for handle in handles {
-            client.attributes(handle).expect("known");
-            client.clunk(handle);
-        }
-        assert_eq!(server.0.borrow().handles(), 3, "in round {round}: the root, and two that are late");
-    }
-}
-
 fn names(client: &mut Client, directory: nom_ninep::Fid) -> Vec<String> {
     let (mut names, mut position) = (Vec::new(), Some(0));
     while let Some(from) = position {

@@ -1,28 +1,23 @@
 //! The device by which a host lends a directory (9P transport; section 5 lists it as type 9, QEMU's
 //! `virtio-9p-pci`): one queue, on which a request and the memory for its answer are lent together.
 //!
-//! One request is waited for at a time, and its core looks for the answer until it is there: the host answers
-//! most of them sooner than another thread could run and an interrupt come. A few short ones whose answers
-//! nobody needs are under way beside it.
+//! One request is under way at a time, and its core looks for the answer until it is there: the host answers
+//! most of them sooner than another thread could run and an interrupt come.
 
 use crate::error::Result;
 use crate::polled::{LentWords, PolledDevice, lend};
 use crate::queue::Descriptor;
 use crate::transport::{self, Transport};
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use nom_ninep::{MESSAGE_BYTES, NinepChannel, NoAnswer, SHORT_BYTES};
+use core::sync::atomic::Ordering::Relaxed;
+use nom_ninep::{MESSAGE_BYTES, NinepChannel, NoAnswer};
 use nom_port::device::{Dma, PciFunction, Registers};
 
 /// Type of the device, and its identifier where it is transitional.
 const KIND: u16 = 9;
 const TRANSITIONAL: u16 = 0x1009;
-/// Requests under way that nobody waits for, at most.
-const POSTED_MAX: usize = 7;
-/// Entries of the queue: for each request, and its answer.
-const ENTRIES: u16 = 2 * (POSTED_MAX as u16 + 1);
-/// Words of a short message.
-const SHORT_WORDS: usize = SHORT_BYTES / size_of::<u64>();
+/// Entries of the queue: a request and its answer.
+const ENTRIES: u16 = 2;
 /// Memory of a request or of an answer.
 const WORDS: usize = MESSAGE_BYTES.div_ceil(size_of::<u64>());
 
@@ -33,8 +28,6 @@ pub struct NinepDevice<R: Registers> {
     request: LentWords,
     /// What is answered.
     answer: LentWords,
-    /// The same of what is not waited for, one place behind the other.
-    posted: LentWords,
 }
 
 impl<R: Registers> fmt::Debug for NinepDevice<R> {
@@ -55,18 +48,8 @@ impl<R: Registers> NinepDevice<R> {
         let transport = Transport::open(&mut function, KIND, TRANSITIONAL)?;
         let features = transport.negotiate(transport::feature::EVENT_INDEX)?;
         let (request, answer) = (lend(world, WORDS)?, lend(world, WORDS)?);
-        let posted = lend(world, POSTED_MAX * 2 * SHORT_WORDS)?;
         let device = PolledDevice::start(transport, features, ENTRIES, world)?;
-        Ok(NinepDevice { device, request, answer, posted })
-    }
-}
-
-/// Writes a message where the device will read it.
-fn put(bytes: &[u8], words: &[AtomicU64]) {
-    for (word, bytes) in words.iter().zip(bytes.chunks(size_of::<u64>())) {
-        let mut whole = [0; size_of::<u64>()];
-        whole[..bytes.len()].copy_from_slice(bytes);
-        word.store(u64::from_ne_bytes(whole), Relaxed);
+        Ok(NinepDevice { device, request, answer })
     }
 }
 
@@ -76,7 +59,11 @@ impl<R: Registers> NinepChannel for NinepDevice<R> {
         if most == 0 || !(1..=MESSAGE_BYTES).contains(&request.len()) {
             return Err(NoAnswer);
         }
-        put(request, self.request.0);
+        for (word, bytes) in self.request.0.iter().zip(request.chunks(size_of::<u64>())) {
+            let mut whole = [0; size_of::<u64>()];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(whole), Relaxed);
+        }
         let chain = [
             Descriptor::readable(self.request.1, request.len() as u32),
             Descriptor::writable(self.answer.1, most as u32),
@@ -87,22 +74,6 @@ impl<R: Registers> NinepChannel for NinepDevice<R> {
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
         }
         Ok(count)
-    }
-
-    fn post(&mut self, request: &[u8]) -> core::result::Result<Option<usize>, NoAnswer> {
-        if !(1..=SHORT_BYTES).contains(&request.len()) {
-            return Err(NoAnswer);
-        }
-        let place = self.device.free_place(POSTED_MAX).ok_or(NoAnswer)?;
-        let (words, bus) = self.posted;
-        let bus = bus + (place * 2 * SHORT_BYTES) as u64;
-        put(request, &words[place * 2 * SHORT_WORDS..]);
-        let chain = [
-            Descriptor::readable(bus, request.len() as u32),
-            Descriptor::writable(bus + SHORT_BYTES as u64, SHORT_BYTES as u32),
-        ];
-        self.device.post(&chain, place).ok_or(NoAnswer)?;
-        Ok(Some(place))
     }
 }
 
@@ -145,40 +116,6 @@ mod tests {
         assert_eq!(device.exchange(&[1], &mut [0; 8]), Ok(1));
         assert_eq!(device.exchange(&[13], &mut [0; 8]), Err(NoAnswer));
         assert_eq!(device.exchange(&[1], &mut [0; 8]), Err(NoAnswer));
-    }
-
-    #[test]
-    fn what_nobody_waits_for_has_a_place_until_it_is_answered() {
-        let mut memory = FakeMemory::new(1 << 20);
-        let features = transport::feature::VERSION_1;
-        let options = FakeOptions { features, identifier: 0x1049_1af4, ..FakeOptions::default() };
-        let function = FakeFunction::new(options, memory.clone());
-        let mut device = NinepDevice::open(function.clone(), &mut memory).expect("it is one");
-        for place in 0..POSTED_MAX {
-            assert_eq!(device.post(&[place as u8; 11]), Ok(Some(place)), "the device has answered nothing");
-        }
-        assert_eq!(device.post(&[0; SHORT_BYTES + 1]), Err(NoAnswer));
-        assert_eq!(device.post(&[]), Err(NoAnswer));
-        let taken = || function.queue(0, |queue, _| queue.take()).expect("it was told of it");
-        let lent: Vec<_> = (0..POSTED_MAX).map(|_| taken()).collect();
-        for (place, lent) in lent.iter().enumerate() {
-            assert_eq!(function.queue(0, |_, memory| lent.read(memory)), [place as u8; 11]);
-        }
-        // In an order of its own.
-        [4, 2].into_iter().for_each(|place| function.put(0, &lent[place], 7));
-        assert_eq!(device.post(&[7]), Ok(Some(2)));
-        assert_eq!(device.post(&[8]), Ok(Some(4)));
-        let again = [taken(), taken()];
-        [&lent[0], &again[1]].into_iter().for_each(|lent| function.put(0, lent, 7));
-        // An answer that is waited for is not taken for one of them.
-        function.serve(|request| (request != [13]).then(|| vec![request[0]; 9]));
-        let mut answer = [0; 20];
-        assert_eq!(device.exchange(&[5], &mut answer), Ok(9));
-        assert_eq!(answer[..9], [5; 9]);
-        assert_eq!(device.post(&[9]), Ok(Some(0)));
-        assert_eq!(device.exchange(&[6], &mut answer), Ok(9));
-        assert_eq!(device.exchange(&[13], &mut answer), Err(NoAnswer), "it breaks");
-        assert_eq!(device.post(&[9]), Err(NoAnswer));
     }
 
     #[test]
