@@ -318,7 +318,8 @@ unsafe extern "sysv64" fn go(context: *mut ProgramContext) {
         "movaps xmm15, [rdi + {sse} + 16 * 15]",
         "ldmxcsr [rdi + {mxcsr}]",
         // POPFQ may change what the processor does next, so it takes long, where one is emulated above all.
-        // The arithmetic flags, which are all that nearly any program has, can be had without.
+        // The arithmetic flags, which are all that nearly any program has, can be had without: who has
+        // FSGSBASE has SAHF, too.
         "mov eax, [rdi + {rflags}]",
         "test eax, {rare}",
         "jnz 3f",
