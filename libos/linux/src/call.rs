@@ -140,11 +140,12 @@ impl<'a> Call<'a> {
         deadline_ns: Option<u64>,
         future: F,
     ) -> Result<Option<F::Output>, Errno> {
-        let deadline_ns = deadline_ns.map(|deadline_ns| match self.limit_ns.get() {
-            NO_LIMIT_NS => deadline_ns,
-            kept_ns => kept_ns,
+        let deadline_ns = deadline_ns.map(|asked_ns| {
+            if self.limit_ns.get() == NO_LIMIT_NS {
+                self.limit_ns.set(asked_ns);
+            }
+            self.limit_ns.get()
         });
-        deadline_ns.into_iter().for_each(|deadline_ns| self.limit_ns.set(deadline_ns));
         self.block_before(deadline_ns, future)
     }
 

@@ -177,7 +177,7 @@ impl<C: Clock + 'static, I: Idle> EventLoop<C, I> {
         let mut worked = self.fire_timers(now_ns);
         worked |= self.poll(now_ns);
         worked |= self.shared().receive();
-        self.shared().threads.looked(worked.into());
+        self.shared().threads.looked(worked);
         if self.shared().clients.borrow().scheduler.has_ready() {
             self.serve();
             worked = true;

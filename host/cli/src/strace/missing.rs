@@ -1,6 +1,7 @@
 //! `nom strace --missing`: which files a program looked for in vain that this computer has, so that whoever
 //! runs it knows what to include.
 
+use super::lines::WholeLines;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,17 +13,14 @@ const OF_A_MACHINE: &[&str] = &["/dev", "/proc", "/run", "/sys", "/tmp", "/etc/l
 #[derive(Debug, Default)]
 pub struct Missing {
     paths: BTreeSet<String>,
-    /// A line that has not come wholly.
-    rest: Vec<u8>,
+    lines: WholeLines,
 }
 
 impl Missing {
     /// Takes lines of a trace, as strace has them.
     pub fn take(&mut self, bytes: &[u8]) {
-        self.rest.extend_from_slice(bytes);
-        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return };
-        let lines: Vec<u8> = self.rest.drain(..=end).collect();
-        self.paths.extend(String::from_utf8_lossy(&lines).lines().filter_map(not_found).map(str::to_owned));
+        let lines = self.lines.take(bytes);
+        self.paths.extend(lines.lines().filter_map(not_found).map(str::to_owned));
     }
 
     /// What is there, as options of `nom run`, and whether it is any.

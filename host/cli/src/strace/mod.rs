@@ -1,6 +1,7 @@
 //! `nom strace`: what system calls a program of Linux makes in a machine, or which it can make.
 
 mod check;
+mod lines;
 mod missing;
 mod summary;
 mod tail;

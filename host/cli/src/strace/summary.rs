@@ -1,5 +1,6 @@
 //! `nom strace -c`: how many of each call there were, how many failed, and how long they took.
 
+use super::lines::WholeLines;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -7,8 +8,7 @@ use std::fmt;
 #[derive(Debug, Default)]
 pub struct Summary {
     rows: BTreeMap<String, Row>,
-    /// A line that has not come wholly.
-    rest: Vec<u8>,
+    lines: WholeLines,
 }
 
 /// Calls of one name.
@@ -22,10 +22,7 @@ struct Row {
 impl Summary {
     /// Takes lines: name, error if there was one, nanoseconds, with tabs between.
     pub fn take(&mut self, bytes: &[u8]) {
-        self.rest.extend_from_slice(bytes);
-        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return };
-        let lines: Vec<u8> = self.rest.drain(..=end).collect();
-        for line in String::from_utf8_lossy(&lines).lines() {
+        for line in self.lines.take(bytes).lines() {
             let mut fields = line.split('\t');
             let (Some(name), Some(error), Some(took)) = (fields.next(), fields.next(), fields.next()) else {
                 continue;

@@ -188,10 +188,10 @@ impl Turns {
         self.left_ns.set(now_ns);
     }
 
-    /// The loop has looked at timers, pollers and messages, and found so many of them with something to do.
+    /// The loop has looked at timers, pollers and messages, and found something to do or not.
     #[inline]
-    pub fn looked(&self, found: u32) {
-        self.vain_turns.set(if found > 0 { 0 } else { self.vain_turns.get().saturating_add(1) });
+    pub(crate) fn looked(&self, has_found: bool) {
+        self.vain_turns.set(if has_found { 0 } else { self.vain_turns.get().saturating_add(1) });
     }
 
     /// How long threads follow each other from now on.

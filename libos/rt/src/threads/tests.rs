@@ -316,7 +316,7 @@ fn the_loop_looks_less_often_while_it_finds_nothing() {
     assert_eq!(waits(1_500, [0, 1, 2, 3, u32::MAX]), [12, 24, 48, 80, 80]);
     assert_eq!(waits(u64::MAX, [0; 5]), [80; 5]);
     let turns = Turns::new();
-    [0, 0, 1, 0].into_iter().for_each(|found| turns.looked(found));
+    [false, false, true, false].into_iter().for_each(|found| turns.looked(found));
     assert_eq!(turns.vain_turns.get(), 1, "what was found counts");
 }
 
