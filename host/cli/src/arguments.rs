@@ -183,13 +183,16 @@ pub struct Run {
     /// Run in the background and print the machine's name.
     #[arg(short = 'd', long)]
     pub detach: bool,
+    /// Remove the machine's record and log when it has ended.
+    #[arg(long = "rm", conflicts_with = "restart")]
+    pub remove: bool,
     /// With -d: start it again when it has ended by itself, after 0.1 s and then ever longer waits, up to a
     /// minute.
     #[arg(long, requires = "detach", value_name = restart::NAMES, default_value_t = Policy::No)]
     pub restart: Policy,
-    /// Set a variable of the (first) application's environment.
-    #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = variable)]
-    pub environment: Vec<(String, String)>,
+    /// Variables of its environment.
+    #[command(flatten)]
+    pub variables: crate::variables::Variables,
     /// Name of the machine; otherwise the application's with a number.
     #[arg(long)]
     pub name: Option<String>,
@@ -219,8 +222,9 @@ pub struct Run {
     /// (as root) if it has a network, with a queue for each of --cpus.
     #[arg(long, conflicts_with_all = [
         "publish", "memory", "preallocate", "detach", "name", "gdb", "machine", "accel", "log", "network",
-        "iommu", "devices", "json", "provider", "prices", "watch", "restart", "environment", "address",
-        "charge_by", "ip", "root", "include", "oci",
+        "iommu", "devices", "json", "provider", "prices", "watch", "restart", "environment", "env_file",
+        "address", "charge_by", "ip", "root", "include", "oci", "entrypoint", "user", "workdir",
+        "stop_signal", "remove",
     ])]
     pub host: bool,
     /// With --host: by an XDP socket at one end of a virtual Ethernet pair, in place of a TAP device: many
@@ -243,7 +247,7 @@ pub struct Run {
     pub prices: Option<Source>,
     /// Show prices, working point and profit while it runs, at 1 $/Gbit unless prices are given; `q` ends
     /// the machine.
-    #[arg(short, long, conflicts_with_all = ["detach", "gdb"])]
+    #[arg(long, conflicts_with_all = ["detach", "gdb"])]
     pub watch: bool,
     /// DMA remapping unit.
     #[arg(long, value_name = "none|virtio|intel", default_value_t = Iommu::None)]
@@ -254,6 +258,12 @@ pub struct Run {
     /// With -d: print the machine as JSON.
     #[arg(long, requires = "detach")]
     pub json: bool,
+    /// What `docker run -it` has, and a machine has not.
+    #[arg(short, long, hide = true)]
+    pub interactive: bool,
+    /// The same.
+    #[arg(short, long, hide = true)]
+    pub tty: bool,
     /// This is the process that attends to a machine in the background.
     #[arg(long, hide = true)]
     pub supervisor: bool,
@@ -270,13 +280,6 @@ impl Run {
     pub fn label(&self) -> &str {
         self.linux.label(&self.app)
     }
-}
-
-/// Reads `NAME=VALUE`.
-fn variable(text: &str) -> Result<(String, String), String> {
-    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty() && !text.contains('\0'));
-    let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    pair.ok_or_else(|| "expected NAME=VALUE".to_owned())
 }
 
 /// Values of `--accel`.

@@ -5,12 +5,12 @@ use crate::contract::ContractOptions;
 use crate::mounts::Volume;
 use crate::registry;
 use crate::run::is_elf;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use nom_abi::image::DeviceSelector;
 use nom_build::Project;
 use nom_image::manifest::BundleManifest;
-use nom_image::{Command, OciImage, Root, is_bootable};
+use nom_image::{Command, OciImage, Root, StartOverrides, StopSignal, is_bootable};
 use nom_vmm::{LENT_FILE, Memory};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -37,12 +37,30 @@ pub struct RootOptions {
     /// arguments that of its command.
     #[arg(long, value_name = "LAYOUT[:TAG]", conflicts_with_all = ["root", "include"])]
     pub oci: Option<String>,
+    /// Run this program of a container image, in place of its entrypoint and command.
+    #[arg(long, value_name = "PROGRAM")]
+    pub entrypoint: Option<String>,
+    /// Run a Linux program as this user [default: the image's, or root].
+    #[arg(short, long, value_name = "USER[:GROUP]")]
+    pub user: Option<String>,
+    /// Begin a Linux program in this directory [default: the image's, or /].
+    #[arg(short, long, value_name = "/PATH")]
+    pub workdir: Option<String>,
+    /// Signal by which `nom stop` and Ctrl-C ask a Linux program to end [default: the image's, or SIGTERM].
+    #[arg(long, value_name = "SIGNAL")]
+    pub stop_signal: Option<StopSignal>,
 }
 
 impl RootOptions {
     /// What people call that which runs: the application, or the container image.
     pub fn label<'a>(&'a self, app: &'a Option<String>) -> &'a str {
         self.oci.as_deref().or(app.as_deref()).unwrap_or_default()
+    }
+
+    /// What is said here of how a program starts.
+    fn overrides(&self) -> StartOverrides {
+        let RootOptions { entrypoint, user, workdir, stop_signal, .. } = self.clone();
+        StartOverrides { entrypoint, user, directory: workdir, stop_signal }
     }
 }
 
@@ -72,7 +90,17 @@ pub fn gathered(
     options: &RootOptions,
 ) -> Result<Option<(Root, Command)>> {
     match (&options.oci, app) {
-        (Some(layout), program) => of_layout(layout, program, arguments).map(Some),
+        (Some(layout), program) => {
+            let entrypoint = program.map(str::to_owned);
+            let overrides = options.overrides();
+            ensure!(
+                entrypoint.is_none() || overrides.entrypoint.is_none(),
+                "--entrypoint: expected no program beside it: {} is one, too",
+                program.unwrap_or_default()
+            );
+            let entrypoint = entrypoint.or(overrides.entrypoint);
+            of_layout(layout, &StartOverrides { entrypoint, ..overrides }, arguments).map(Some)
+        }
         (None, Some(app)) => of_name(app, arguments, options),
         (None, None) => Ok(None),
     }
@@ -89,32 +117,46 @@ fn of_name(app: &str, arguments: &[String], options: &RootOptions) -> Result<Opt
             bail!("--root {}: no such directory", directory.display());
         }
         Root::of_program(directory, app, &[])?;
-        return Ok(Some((Root::of_directory(directory)?, Command::plain(app, arguments))));
+        return started(Root::of_directory(directory)?, Command::plain(app, arguments), options);
     }
     if is_program(Path::new(app))? {
         let path = std::path::absolute(app).with_context(|| format!("cannot find {app}"))?;
         let Some(path) = path.to_str() else { bail!("{app}: its path is not UTF-8") };
         let root = Root::of_program(Path::new("/"), path, &options.include)?;
-        return Ok(Some((root, Command::plain(path, arguments))));
+        return started(root, Command::plain(path, arguments), options);
     }
     if let Some(path) = options.include.first() {
         bail!("--include {}: {app} is no program of Linux", path.display());
     }
-    let Some(reference) = registry::reference(app)? else { return Ok(None) };
+    let overrides = options.overrides();
+    let Some(reference) = registry::reference(app)? else {
+        ensure!(
+            overrides == StartOverrides::default(),
+            "--entrypoint, --user, --workdir and --stop-signal: {app} is neither a program of Linux nor a \
+             container image"
+        );
+        return Ok(None);
+    };
     let mut image = registry::pulled(&reference)?;
-    let command = image.command(None, arguments)?;
+    let command = image.command(&overrides, arguments)?;
     Ok(Some((image.root, command)))
 }
 
+/// A program that no image describes, and how it starts.
+fn started(mut root: Root, command: Command, options: &RootOptions) -> Result<Option<(Root, Command)>> {
+    let command = options.overrides().apply(command, &mut root)?;
+    Ok(Some((root, command)))
+}
+
 /// What a container image starts: one of `LAYOUT[:TAG]`.
-fn of_layout(layout: &str, program: Option<&str>, arguments: &[String]) -> Result<(Root, Command)> {
+fn of_layout(layout: &str, overrides: &StartOverrides, arguments: &[String]) -> Result<(Root, Command)> {
     // A path may have a colon in it.
     let (path, tag) = match layout.rsplit_once(':') {
         Some((path, tag)) if !Path::new(layout).exists() => (path, Some(tag)),
         _ => (layout, None),
     };
     let mut image = OciImage::read(Path::new(path), tag)?;
-    let command = image.command(program, arguments)?;
+    let command = image.command(overrides, arguments)?;
     Ok((image.root, command))
 }
 

@@ -49,6 +49,7 @@ mod times;
 mod top;
 mod trailing;
 mod up;
+mod variables;
 mod watch;
 
 use anyhow::{Context, Result};

@@ -51,6 +51,11 @@ struct Boot {
 
 /// Runs an application; returns the command's exit status.
 pub fn run(options: &Run) -> Result<u8> {
+    ensure!(
+        !options.interactive && !options.tty,
+        "-i, -t: the console of a machine is no terminal that is typed at: give the program its input as \
+         arguments or in a file, or run an SSH server in the machine (docs/linux.md)"
+    );
     let store = Store::open()?;
     ports::check(&options.publish, |port| port_holder::holder(&store, port))?;
     if options.detach && !options.supervisor {
@@ -69,6 +74,9 @@ pub fn run(options: &Run) -> Result<u8> {
     let has_own_files = subject.bundle().is_some_and(|bundle| bundle.root().is_some());
     let status = run_at(options, subject, priced, &place);
     store::abandon(&directory);
+    if options.remove {
+        store::remove(&directory)?;
+    }
     if has_own_files && matches!(status, Ok(COMMAND_NOT_FOUND)) {
         suggest_missing(options);
     }
@@ -226,7 +234,7 @@ impl Subject {
             return Ok(Subject::Bundle(Box::new((project, bundle))));
         }
         if path.is_file() && is_elf(path)? {
-            if !options.arguments.is_empty() || !options.environment.is_empty() || options.ip.is_some() {
+            if !options.arguments.is_empty() || !options.variables.is_empty() || options.ip.is_some() {
                 bail!(
                     "{} is an image: its arguments and environment were given when it was built",
                     options.label()
@@ -252,9 +260,8 @@ impl Subject {
             (Subject::Bundle(bundle), _) => {
                 let bundle = &mut bundle.1;
                 attachment.address(bundle);
-                let given = options.environment.iter();
-                let given: Vec<_> =
-                    given.map(|(name, value)| (bundle.variable_name(name), value.clone())).collect();
+                let given = options.variables.all(|name| std::env::var(name).ok())?.into_iter();
+                let given: Vec<_> = given.map(|(name, value)| (bundle.variable_name(&name), value)).collect();
                 let environment = &mut bundle.applications[0].environment;
                 environment.extend(options.ip.iter().map(|ip| ("ip".to_owned(), ip.clone())));
                 environment.extend(given);

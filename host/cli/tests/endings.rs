@@ -31,7 +31,19 @@ impl Home {
     /// Starts a machine in the foreground, and waits until its guest says that it runs.
     fn run(&self, image: &Path) -> Running {
         let mut command = self.nom("run --name it");
-        command.arg(image).stdout(Stdio::piped());
+        command.arg(image);
+        Home::begin(command)
+    }
+
+    /// The same, with a script that a shell of Linux runs.
+    fn run_script(&self, options: &str, script: &str) -> Running {
+        let mut command = self.nom(&format!("run --name it {options} --include /bin/sleep /bin/dash -c"));
+        command.arg(script);
+        Home::begin(command)
+    }
+
+    fn begin(mut command: Command) -> Running {
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("nom runs");
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         lines.by_ref().map_while(Result::ok).find(|line| line == "ready").expect("the guest runs");
@@ -144,6 +156,29 @@ fn nom_stop_asks_first_and_then_kills() {
         let output = home.nom("stop --time 5 it").output().expect("nom runs");
         assert_eq!(String::from_utf8_lossy(&output.stderr).contains("killed"), ending == "killed");
         assert_eq!(home.ending(), ending, "{bundle} in the background");
+    }
+}
+
+#[test]
+fn a_program_of_linux_is_asked_by_its_signal() {
+    const IDLE: &str = "echo ready; exec /bin/sleep 1000";
+    const COMPUTING: &str = "echo ready; while :; do :; done";
+    const WAITING: &str = "trap 'exit 7' TERM QUIT; echo ready; /bin/sleep 1000 & wait";
+    let handling = format!("trap 'exit 7' TERM; trap 'exit 8' QUIT; {COMPUTING}");
+    let deaf = format!("trap '' TERM; {COMPUTING}");
+    for (options, script, status, ending) in [
+        ("", WAITING, 7, "exited (7)"),
+        ("", &handling, 7, "exited (7)"),
+        ("--stop-signal SIGQUIT", &handling, 8, "exited (8)"),
+        ("", IDLE, 143, "stopped"),
+        ("", COMPUTING, 143, "stopped"),
+        ("", &deaf, 137, "killed"),
+    ] {
+        let home = Home::new();
+        let running = home.run_script(options, script);
+        home.succeeds("stop --time 5 it");
+        let ended = (running.status(), home.ending());
+        assert_eq!(ended, (Some(status), ending.to_owned()), "{options} {script}");
     }
 }
 

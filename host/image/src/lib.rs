@@ -26,6 +26,7 @@ mod program;
 mod relocations;
 mod report;
 mod root;
+mod start;
 mod symbols;
 
 pub use calls::CallsFound;
@@ -37,4 +38,5 @@ pub use oci::OciImage;
 pub use pack::{Compression, Image, Packing, pack};
 pub use report::{ImageReport, PartReport};
 pub use root::{Command, Root};
+pub use start::{StartOverrides, StopSignal};
 pub use symbols::Symbols;

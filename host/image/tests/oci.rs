@@ -5,7 +5,7 @@ mod layout;
 
 use layout::Entry::{Directory, File, Hard, Link, Other};
 use layout::{Entry, GZIP, INDEX, Layout, TAR, ZSTD, layer, on_platform, tagged};
-use nom_image::{Command, OciImage};
+use nom_image::{Command, OciImage, StartOverrides, StopSignal};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -286,6 +286,12 @@ fn an_archive_of_a_layout_is_one_too() {
 
 /// What an image starts with this configuration.
 fn started(config: &Value, program: Option<&str>, arguments: &[&str]) -> Result<Command, String> {
+    let entrypoint = program.map(str::to_owned);
+    started_as(config, &StartOverrides { entrypoint, ..StartOverrides::default() }, arguments)
+}
+
+/// The same, as whoever runs it says.
+fn started_as(config: &Value, said: &StartOverrides, arguments: &[&str]) -> Result<Command, String> {
     let (directory, layout) = site();
     // A program that needs no other file, and one that does.
     let read = |path: &str| std::fs::read(path).expect("Debian's");
@@ -303,9 +309,37 @@ fn started(config: &Value, program: Option<&str>, arguments: &[&str]) -> Result<
     layout.index(&[layout.image(config, &[(GZIP, layer(&files))])]);
     let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
     let mut image = OciImage::read(directory.path(), None).map_err(|error| error.to_string())?;
-    let command = image.command(program, &arguments).map_err(|error| error.to_string())?;
+    let command = image.command(said, &arguments).map_err(|error| error.to_string())?;
     assert!(image.root.contains(&command.directory) || command.directory == "/");
     Ok(command)
+}
+
+#[test]
+fn who_runs_an_image_says_more_than_it() {
+    let config =
+        json!({ "Cmd": ["server"], "User": "server", "WorkingDir": "/srv", "StopSignal": "SIGQUIT" });
+    let own = started(&config, None, &[]).expect("started");
+    assert_eq!((own.user, own.directory.as_str()), ((7, 8), "/srv"));
+    assert_eq!(own.stop_signal.map(StopSignal::number), Some(3));
+    let said = StartOverrides {
+        user: Some("0:8".into()),
+        directory: Some("/data/new".into()),
+        stop_signal: "INT".parse().ok(),
+        entrypoint: None,
+    };
+    let command = started_as(&config, &said, &[]).expect("started");
+    assert_eq!((command.user, command.directory.as_str()), ((0, 8), "/data/new"));
+    assert_eq!(command.stop_signal.map(StopSignal::number), Some(2));
+    assert!(command.environment.contains(&"HOME=/root".to_owned()));
+    for (said, named) in [
+        (StartOverrides { user: Some("absent".into()), ..StartOverrides::default() }, "absent"),
+        (StartOverrides { directory: Some("data".into()), ..StartOverrides::default() }, "--workdir data"),
+    ] {
+        assert!(started_as(&config, &said, &[]).is_err_and(|error| error.contains(named)), "{named}");
+    }
+    let wrong = json!({ "Cmd": ["server"], "StopSignal": "SIGNOTHING" });
+    let error = started(&wrong, None, &[]).expect_err("no such signal");
+    assert!(error.contains("StopSignal") && error.contains("SIGNOTHING"), "{error}");
 }
 
 #[test]

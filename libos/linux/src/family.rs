@@ -185,6 +185,11 @@ impl ProcessFamily {
         self.processes.borrow().get(&id).cloned()
     }
 
+    /// The process with which the machine ends.
+    pub(crate) fn first(&self) -> Option<Rc<Process>> {
+        self.process(FIRST)
+    }
+
     /// The thread with this identifier, of whatever process.
     pub(crate) fn task(&self, id: u32) -> Option<Rc<Task>> {
         self.processes.borrow().values().find_map(|process| process.tasks.borrow().get(&id).cloned())

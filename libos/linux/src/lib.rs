@@ -35,6 +35,7 @@ pub mod start;
 #[cfg(not(target_os = "none"))]
 #[path = "hosted.rs"]
 pub mod start;
+pub mod stop_request;
 mod stops;
 pub mod table;
 mod task;

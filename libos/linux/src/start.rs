@@ -6,11 +6,13 @@
 //! directory is that the host lends by the device of that number; `trace` is the number of the device that
 //! lends the directory whose file `trace` calls are noted in, and `trace.calls`, `trace.style` and
 //! `trace.string` are what [`TraceOptions`] reads; `root` is `disk` if the files are not packed but on a
-//! disk; the rest is nom's.
+//! disk; `stop_signal` is the number of the signal by which the first process is asked to end; the rest is
+//! nom's.
 
 use crate::family::{Beginning, FamilyParts, ProcessFamily};
 use crate::name_files::NetworkNames;
 use crate::process::file_time;
+use crate::stop_request::{self, StopRequest};
 use crate::task::STACK_BYTES;
 use crate::terminal::with_files;
 use crate::trace::{TraceOptions, TraceSink, Tracer};
@@ -27,6 +29,7 @@ use nom_ninep::{Client, Fid};
 use nom_port::disk::Disk;
 use nom_port::root_disk::BLOCK_BYTES;
 use nom_rt::event_loop::EventLoop;
+use nom_rt::meter::INFRASTRUCTURE;
 use nom_sys::port::{Clock, Dma, Doorbell, Function, Idle, Interrupter};
 use nom_virtio::block::BlockDevice;
 use nom_virtio::ninep::NinepDevice;
@@ -62,6 +65,8 @@ pub fn run() -> Result<u8, Box<dyn core::error::Error>> {
     let family = ProcessFamily::new(FamilyParts { vfs: files()?, network, handle, threads, tracer });
     write_names(&family);
     let directory = nom_app::var("directory").unwrap_or("/").as_bytes();
+    let stop = StopRequest::new(family.clone(), stop_request::signal(nom_app::var("stop_signal"))?);
+    family.handle.add_poller(INFRASTRUCTURE, stop);
     let begin = Beginning { directory, user: user()?, arguments: &arguments, environment: &environment() };
     family.start(&path, &begin)?;
     Ok(event_loop.run() as u8)

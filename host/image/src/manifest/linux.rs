@@ -28,6 +28,7 @@ impl Command {
             environment: vec![PATH.to_owned(), "HOME=/root".to_owned()],
             directory: "/".to_owned(),
             user: (0, 0),
+            stop_signal: None,
         }
     }
 }
@@ -46,6 +47,9 @@ impl BundleManifest {
         let (user, group) = command.user;
         application.environment.insert("user".to_owned(), format!("{user}:{group}"));
         application.environment.insert("directory".to_owned(), command.directory.clone());
+        let signal = command.stop_signal.iter();
+        let signal = signal.map(|signal| ("stop_signal".to_owned(), signal.to_string()));
+        application.environment.extend(signal);
         application.files =
             Some(Files { mounts: Vec::new(), newest: None, root: Some(root), on_disk: false });
         self

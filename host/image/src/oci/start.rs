@@ -3,22 +3,24 @@
 use super::OciImage;
 use crate::error::Result;
 use crate::root::{Command, error};
+use crate::start::{StartOverrides, StopSignal, absolute};
 
 /// Where commands are looked for if the image does not say.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl OciImage {
-    /// What it starts. A `program` takes the place of its `Entrypoint`, and of its `Cmd`, too, as `docker run
-    /// --entrypoint` has it; `arguments`, if there are some, that of its `Cmd`. A program without a slash is
-    /// looked for in the `PATH` of the image's environment. Directories that the image names are made.
+    /// What it starts. An entrypoint of `said` takes the place of its `Entrypoint`, and of its `Cmd`, too, as
+    /// `docker run --entrypoint` has it; `arguments`, if there are some, that of its `Cmd`. A program without
+    /// a slash is looked for in the `PATH` of the image's environment. Directories that the image names are
+    /// made.
     ///
     /// # Errors
     /// If it says nothing of what to start, or what is not in it, or lacks its interpreter or a library; if
-    /// its user is unknown.
-    pub fn command(&mut self, program: Option<&str>, arguments: &[String]) -> Result<Command> {
+    /// its user or what is to ask it to end is unknown.
+    pub fn command(&mut self, said: &StartOverrides, arguments: &[String]) -> Result<Command> {
         let own = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
-        let (entrypoint, cmd) = match program {
-            Some(program) => (vec![program.to_owned()], Vec::new()),
+        let (entrypoint, cmd) = match &said.entrypoint {
+            Some(program) => (vec![program.clone()], Vec::new()),
             None => (own(self.config.entrypoint()), own(self.config.cmd())),
         };
         let rest = if arguments.is_empty() { cmd } else { arguments.to_vec() };
@@ -29,13 +31,9 @@ impl OciImage {
                 "nothing to start (Entrypoint, Cmd): name a program of the image",
             ));
         };
-        let directory = self.config.working_dir().clone().filter(|directory| !directory.is_empty());
-        let directory = directory.unwrap_or_else(|| "/".to_owned());
-        if !directory.starts_with('/') {
-            return Err(error(&self.place, format!("WorkingDir {directory}: expected an absolute path")));
-        }
+        let (directory, stop_signal) = (self.directory(said)?, self.stop_signal(said)?);
         let user = self.config.user().clone().filter(|user| !user.is_empty());
-        let user = user.unwrap_or_else(|| "0".to_owned());
+        let user = said.user.clone().or(user).unwrap_or_else(|| "0".to_owned());
         let (number, group) = self.root.user(&user)?;
         let mut environment = own(self.config.env());
         let has =
@@ -53,7 +51,25 @@ impl OciImage {
         for made in std::iter::once(&directory).chain(self.config.volumes().iter().flatten()) {
             self.root.make_directory(made);
         }
-        Ok(Command { program, arguments: words.collect(), environment, directory, user: (number, group) })
+        let (arguments, user) = (words.collect(), (number, group));
+        Ok(Command { program, arguments, environment, directory, user, stop_signal })
+    }
+
+    /// Where it begins.
+    fn directory(&self, said: &StartOverrides) -> Result<String> {
+        if let Some(directory) = &said.directory {
+            return absolute(directory, "--workdir", &self.place);
+        }
+        let directory = self.config.working_dir().clone().filter(|directory| !directory.is_empty());
+        absolute(directory.as_deref().unwrap_or("/"), "WorkingDir", &self.place)
+    }
+
+    /// What asks it to end.
+    fn stop_signal(&self, said: &StartOverrides) -> Result<Option<StopSignal>> {
+        let own = self.config.stop_signal().as_deref().filter(|name| !name.is_empty());
+        let own = own.filter(|_| said.stop_signal.is_none()).map(str::parse).transpose();
+        let own = own.map_err(|text| error(&self.place, format!("StopSignal {text}")))?;
+        Ok(said.stop_signal.or(own))
     }
 
     /// The path of a program of the image.

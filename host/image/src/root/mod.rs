@@ -9,6 +9,7 @@ mod needs;
 
 use crate::error::{Error, Result};
 use crate::files::ARCHIVE_BYTES_MAX;
+use crate::start::StopSignal;
 use cpio::newc::{Builder, trailer};
 pub(crate) use layer::Layers;
 use nom_port::root_disk::{ELSEWHERE, PAGE_BYTES};
@@ -122,6 +123,8 @@ pub struct Command {
     pub directory: String,
     /// As whom it begins: user and group.
     pub user: (u32, u32),
+    /// What asks it to end; otherwise SIGTERM.
+    pub stop_signal: Option<StopSignal>,
 }
 
 impl Root {
