@@ -130,6 +130,12 @@ fn calls_say_what_linux_says() {
     assert_eq!(complaints, 1, "an unknown call is named once: {}", said(&nom));
 }
 
+/// What may be done to others' processes, set-user-ID, jumps to where no code is, and what is full.
+#[test]
+fn bounds_are_where_linux_has_them() {
+    compare("bounds", 55);
+}
+
 #[test]
 fn locks_of_files_keep_processes_out_as_on_linux() {
     compare("locks", 45);

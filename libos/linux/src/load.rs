@@ -1,5 +1,6 @@
 //! Programs from the tree of files into memory: execve(2).
 
+use crate::calls::identities::Identities;
 use crate::elf::{BadProgram, HEADER_BYTES, Header, Program, SCRIPT_LINE_MAX, script};
 use crate::memory::{Backing, Contents, FilePart, MappedRegion, PAGE, Purpose, Rights, Sharing, Where};
 use crate::process::{OwnMemory, Process, RunningProgram};
@@ -11,7 +12,9 @@ use core::cell::RefCell;
 use core::fmt;
 use linux_raw_sys::auxvec as at;
 use linux_raw_sys::general::O_RDONLY;
-use nom_fs::{Access, Errno, NodeId, Vfs};
+use linux_raw_sys::general::{S_ISGID, S_ISUID, S_IXGRP};
+use nom_fs::{Access, Caller, Credentials, Errno, LastLink, NodeId, Vfs};
+use nom_sys::abi::layout::APPLICATION_END;
 use nom_sys::abi::upcall::Registers;
 
 /// Bytes of the first stack, of which pages come when they are touched.
@@ -84,6 +87,9 @@ pub struct Loaded {
     pub registers: Registers,
     /// What is known of it from now on.
     pub program: RunningProgram,
+    /// As whom it runs.
+    pub(crate) users: Identities,
+    pub(crate) groups: Identities,
 }
 
 /// A file of the tree, held open: what is mapped of it.
@@ -179,17 +185,23 @@ pub(crate) fn load(
             let interpreter = open(process, thread, &bytes).map_err(|_| missing())?;
             let parsed = parse(&interpreter)?;
             let base = place(&memory, &interpreter, &parsed, None)?;
-            Some((base, base + parsed.entry))
+            Some((base, base.wrapping_add(parsed.entry)))
         }
     };
+    let (users, groups) = identities(process, thread, &file);
     let mut auxiliary = auxiliary(process, &file, &program, base, interpreter.map(|(base, _)| base));
+    auxiliary.extend(told_identities(users, groups));
     auxiliary.push((at::AT_SYSINFO_EHDR, Auxiliary::Word(place_vdso(process, &memory)?)));
     let (pointer, auxiliary) = first_stack(process, &memory, &arguments, environment, &auxiliary)?;
-    let entry = interpreter.map_or(base + program.entry, |(_, entry)| entry);
+    let entry = interpreter.map_or(base.wrapping_add(program.entry), |(_, entry)| entry);
+    if entry >= APPLICATION_END {
+        let why = BadProgram::Wrong("it begins where no program may be");
+        return Err(LoadError::Bad(file.path.clone(), why));
+    }
     let registers = Registers { rip: entry, rsp: pointer, ..Registers::default() };
     let (path, environment) = (file.path.clone(), environment.to_vec());
     let program = RunningProgram { path, file: Some(file), arguments, environment, auxiliary };
-    Ok(Loaded { memory, registers, program })
+    Ok(Loaded { memory, registers, program, users, groups })
 }
 
 /// The program's file, and its arguments: those of the interpreter, if it is a script.
@@ -217,19 +229,16 @@ fn resolve(
 
 fn open(process: &Process, thread: u32, path: &[u8]) -> Result<Rc<Opened>, LoadError> {
     let opened = process.with_vfs(thread, |vfs, caller| {
-        let node = vfs.open(caller, caller.directory, path, O_RDONLY, 0)?;
-        let checked = match vfs.kind(node) {
-            nom_fs::NodeType::File => vfs.access(caller.credentials, node, Access::EXECUTE),
-            _ => Err(Errno::EACCES),
-        };
-        let whole = vfs.path_of(caller.root, node);
-        match checked {
-            Ok(()) => Ok((node, whole)),
-            Err(errno) => {
-                vfs.release(node);
-                Err(errno)
-            }
+        let node = vfs.resolve(caller, caller.directory, path, LastLink::Follow)?;
+        match vfs.kind(node) {
+            nom_fs::NodeType::File => vfs.access(caller.credentials, node, Access::EXECUTE)?,
+            _ => return Err(Errno::EACCES),
         }
+        // Who may execute a file need not be one who may read it.
+        let root = Credentials::default();
+        let reader = Caller { credentials: &root, ..*caller };
+        let node = vfs.open(&reader, caller.directory, path, O_RDONLY, 0)?;
+        Ok((node, vfs.path_of(caller.root, node)))
     });
     let (node, whole) = opened.map_err(|errno| LoadError::File(path.to_vec(), errno))?;
     Ok(Rc::new(Opened { vfs: process.family.vfs.clone(), node, path: whole }))
@@ -298,9 +307,6 @@ fn auxiliary(
     use Auxiliary::{Bytes, Word};
     /// Programs may use RDFSBASE and its like.
     const HWCAP2_FSGSBASE: u64 = 1 << 1;
-    let view = process.view.borrow();
-    let (users, groups) = (view.users(), view.groups());
-    let is_secure = users.real != users.effective || groups.real != groups.effective;
     let random: Vec<u8> = (0..2).flat_map(|_| process.family.random(u64::MAX).to_le_bytes()).collect();
     vec![
         (at::AT_PHDR, Word(program.table.map_or(0, |table| base + table))),
@@ -310,11 +316,6 @@ fn auxiliary(
         (at::AT_BASE, Word(interpreter.unwrap_or(0))),
         (at::AT_FLAGS, Word(0)),
         (at::AT_ENTRY, Word(base + program.entry)),
-        (at::AT_UID, Word(users.real.into())),
-        (at::AT_EUID, Word(users.effective.into())),
-        (at::AT_GID, Word(groups.real.into())),
-        (at::AT_EGID, Word(groups.effective.into())),
-        (at::AT_SECURE, Word(is_secure.into())),
         (at::AT_CLKTCK, Word(100)),
         (at::AT_HWCAP, Word(core::arch::x86_64::__cpuid(1).edx.into())),
         (at::AT_HWCAP2, Word(HWCAP2_FSGSBASE)),
@@ -322,6 +323,36 @@ fn auxiliary(
         (at::AT_PLATFORM, Bytes(b"x86_64".to_vec())),
         (at::AT_EXECFN, Bytes(file.path.clone())),
     ]
+}
+
+/// As which users and groups a program runs: as before, or if its file has a bit that says so, as the file's
+/// (execve(2)); who it may be again is who it is then (credentials(7)).
+fn identities(process: &Process, thread: u32, file: &Opened) -> (Identities, Identities) {
+    let attributes = process.with_vfs(thread, |vfs, caller| vfs.attributes(caller, file.node));
+    let permissions = attributes.as_ref().map_or(0, |attributes| attributes.permissions);
+    let has = |bits: u32| permissions & bits == bits && !process.controls.gains_nothing();
+    let becomes = |before: Identities, own: Option<u32>| {
+        let effective = own.unwrap_or(before.effective);
+        Identities { effective, saved: effective, ..before }
+    };
+    let own = attributes.as_ref().ok();
+    let user = own.filter(|_| has(S_ISUID)).map(|attributes| attributes.user);
+    // Without the group's right to execute it says something else, of locks.
+    let group = own.filter(|_| has(S_ISGID | S_IXGRP)).map(|attributes| attributes.group);
+    let view = process.view.borrow();
+    (becomes(view.users(), user), becomes(view.groups(), group))
+}
+
+fn told_identities(users: Identities, groups: Identities) -> [(u32, Auxiliary); 5] {
+    let is_secure = users.real != users.effective || groups.real != groups.effective;
+    [
+        (at::AT_UID, users.real),
+        (at::AT_EUID, users.effective),
+        (at::AT_GID, groups.real),
+        (at::AT_EGID, groups.effective),
+        (at::AT_SECURE, is_secure.into()),
+    ]
+    .map(|(name, value)| (name, Auxiliary::Word(value.into())))
 }
 
 /// Maps the image of functions that tell the time, and returns where it is.

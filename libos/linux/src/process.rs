@@ -149,6 +149,8 @@ pub struct Process {
     has_ended: Cell<bool>,
     /// Whoever waits for its children.
     pub(crate) child_ended: WaitQueue,
+    /// Whoever waits for its threads.
+    pub(crate) thread_ended: WaitQueue,
     /// Whoever reads signals by a descriptor.
     pub(crate) signal_waiters: Waiters,
     /// Whoever watches by a descriptor whether it has ended.
@@ -217,6 +219,7 @@ impl Process {
             ending: Cell::new(None),
             has_ended: Cell::new(false),
             child_ended: WaitQueue::new(),
+            thread_ended: WaitQueue::new(),
             signal_waiters: Waiters::default(),
             end_waiters: Waiters::default(),
             released: WaitQueue::new(),
@@ -259,6 +262,7 @@ impl Process {
             ending: Cell::new(None),
             has_ended: Cell::new(false),
             child_ended: WaitQueue::new(),
+            thread_ended: WaitQueue::new(),
             signal_waiters: Waiters::default(),
             end_waiters: Waiters::default(),
             released: WaitQueue::new(),
@@ -375,9 +379,9 @@ impl Process {
         drop(before);
         self.actions.borrow_mut().forget_handlers();
         {
-            // Who it may be again is who it is now (credentials(7)).
             let mut view = self.view.borrow_mut();
-            (view.other_users.1, view.other_groups.1) = (view.credentials.user, view.credentials.group);
+            view.set_users(loaded.users);
+            view.set_groups(loaded.groups);
         }
         [Whose::User, Whose::Group].into_iter().for_each(|whose| self.for_files.forget(whose));
         self.end_signal.set(Some(Signal::CHLD));

@@ -27,6 +27,7 @@ use core::task::Poll;
 use linux_raw_sys::general as abi;
 use nom_app::sockets::{NoStack, Thread};
 use nom_rt::WaitQueue;
+use nom_sys::abi::layout::APPLICATION_END;
 use nom_sys::abi::upcall::Registers;
 use nom_sys::memory::obtainable;
 use nom_sys::program::{ProgramContext, Trap};
@@ -494,7 +495,9 @@ impl Task {
         };
         let stack = self.alternate.get();
         let frame = Frame::build(action, info, &Interrupted { registers, mask, stack, vector, fault });
-        if self.process.memory().write(frame.pointer, &frame.bytes).is_err() {
+        // The library's code is no handler.
+        let is_elsewhere = action.handler >= APPLICATION_END;
+        if is_elsewhere || self.process.memory().write(frame.pointer, &frame.bytes).is_err() {
             return self.process.end(Exit::Signal(Signal::SEGV));
         }
         *self.context.borrow_mut().registers_mut() = frame.registers;
@@ -519,6 +522,7 @@ impl Task {
         self.process.keep_time_of(self);
         self.process.for_files.end(self.id);
         self.process.tasks.borrow_mut().remove(&self.id);
+        self.process.thread_ended.wake_all();
         self.runs_no_more();
         if self.process.tasks.borrow().is_empty() {
             self.process.finish();

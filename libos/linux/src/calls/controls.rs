@@ -76,6 +76,11 @@ impl Controls {
         self.is_subreaper.get()
     }
 
+    /// Whether no program gives it rights that it has not.
+    pub fn gains_nothing(&self) -> bool {
+        self.no_new_privileges.get()
+    }
+
     /// What is sent to it when its parent ends.
     pub fn death_signal(&self, parent: &Process) -> Option<Info> {
         let signal = self.death_signal.get()?;

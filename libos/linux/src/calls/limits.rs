@@ -1,6 +1,7 @@
 //! Limits of a process: getrlimit(2). Those of descriptors, of what is mapped, of processor time, and of
 //! queues of messages are held, the others are remembered.
 
+use super::identities::Identities;
 use crate::call::Call;
 use crate::process::Process;
 use crate::processor_time::ProcessorClock;
@@ -107,6 +108,17 @@ fn subject(call: &Call<'_>, id: i32) -> Result<Rc<Process>, Errno> {
     }
 }
 
+/// Whether who asks may see and set the limits of a process (getrlimit(2), prlimit): its own, those of whoever
+/// is in every respect of its real user and group, any as root.
+fn may_limit(call: &Call<'_>, process: &Rc<Process>) -> bool {
+    let own = call.process();
+    let (by, to) = (own.view.borrow(), process.view.borrow());
+    let is_same = |by: Identities, to: Identities| Identities::all(by.real) == to;
+    Rc::ptr_eq(own, process)
+        || by.credentials.user == 0
+        || is_same(by.users(), to.users()) && is_same(by.groups(), to.groups())
+}
+
 fn change(process: &Rc<Process>, resource: u64, new: Limit, user: u32) -> Result<(), Errno> {
     let mut limits = process.limits.borrow_mut();
     limits.set(resource, new, user)?;
@@ -152,6 +164,9 @@ async fn count_down(handle: Handle, process: Weak<Process>, setting: u64, [soft,
 fn exchange(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, resource, new, old, ..] = call.arguments;
     let process = subject(call, call.int(0))?;
+    if !may_limit(call, &process) {
+        return Err(Errno::EPERM);
+    }
     let before = process.limits.borrow().of(resource)?;
     if new != 0 {
         let new: Limit = call.memory().read_value(new)?;

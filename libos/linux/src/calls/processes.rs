@@ -123,17 +123,30 @@ fn begin_program(call: &Call<'_>, path: &[u8], arguments: u64, environment: u64)
         }
         error.errno()
     })?;
-    // The other threads end; this one has their process's first identifier if it was not the first.
-    for other in process.tasks().iter().filter(|other| other.id != task.id) {
-        other.end();
-    }
+    end_others(call)?;
     process.become_program(&loaded);
+    task.name.set([0; 16]);
     let mut context = nom_sys::program::ProgramContext::new(loaded.registers);
     core::mem::swap(&mut *task.context.borrow_mut(), &mut context);
     task.clear_at_end.set(0);
     task.robust.set(0);
     task.alternate.set(crate::signals::Alternate::NONE);
     Ok(0)
+}
+
+/// Has the other threads of the process end, and waits until they have: what they leave in its memory they
+/// leave in that of the old program. Errors: EINTR if another one has this one end so.
+fn end_others(call: &Call<'_>) -> Result<(), Errno> {
+    let (process, task) = (call.process(), call.task());
+    if task.ends() {
+        return Err(Errno::EINTR);
+    }
+    process.tasks().iter().filter(|other| other.id != task.id).for_each(|other| other.end());
+    let is_over = || (process.tasks().len() == 1 || task.ends()).then_some(());
+    if is_over().is_none() {
+        call.thread().block_on(process.thread_ended.until(is_over));
+    }
+    if task.ends() { Err(Errno::EINTR) } else { Ok(()) }
 }
 
 /// What became of a child.

@@ -222,7 +222,7 @@ fn kill(call: &Call<'_>) -> Result<u64, Errno> {
 
 /// Whether who asks may send a process that signal, or ask whether it is there (kill(2)): one of its own
 /// user's, any as root; and everybody of a session may have the others go on.
-fn may_signal(call: &Call<'_>, process: &Process, signal: Option<Signal>) -> bool {
+pub(crate) fn may_signal(call: &Call<'_>, process: &Process, signal: Option<Signal>) -> bool {
     let own = call.process();
     let (by, to) = (own.view.borrow().users(), process.view.borrow().users());
     by.may_signal(to) || signal == Some(Signal::CONT) && process.session.get() == own.session.get()

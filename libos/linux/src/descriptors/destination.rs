@@ -9,6 +9,7 @@ use crate::buffers::{CallBuffer, CallBuffers};
 use crate::call::Call;
 use crate::memory::{ProcessMemory, ReachedPieces, Touch};
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use nom_fs::Errno;
 
@@ -34,6 +35,17 @@ impl<'c> Destination<'c> {
     /// Bytes that there is room for.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// The places behind the first `count` bytes, however many one call fills.
+    pub fn behind(&self, count: u64) -> Vec<(u64, u64)> {
+        let mut passed = 0;
+        let behind = self.pieces.iter().filter_map(|(address, len)| {
+            let skipped = count.saturating_sub(passed).min(*len);
+            passed += len;
+            (skipped < *len).then_some((address + skipped, len - skipped))
+        });
+        behind.collect()
     }
 
     /// Has the first `count` bytes be there, to be written.

@@ -10,7 +10,7 @@ use super::socket::{Address, Options, Peeking, Side, Socket, events};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::fmt;
 use core::task::Waker;
 use linux_raw_sys::net as abi;
@@ -26,20 +26,44 @@ pub(crate) struct Waiting {
     /// Whether others may at the same place.
     pub(super) sharing: PortSharing,
     waiters: Waiters,
+    /// Who waits until fewer do here, or anywhere.
+    room: OnceCell<Rc<Waiters>>,
 }
+
+/// How many connections within the machine wait for a program at a port, at least. To those it cannot take
+/// the network's would come a little later, since their first segments are sent again: nobody is told that
+/// there are too many.
+const AT_PORT_MIN: usize = 4096;
 
 impl Waiting {
     /// None yet; one more than `backlog` may wait.
     pub fn new(backlog: usize, by: Sender, sharing: PortSharing) -> Waiting {
         let (pending, waiters) = Default::default();
-        Waiting { pending, backlog: Cell::new(backlog), by, sharing, waiters }
+        let room = OnceCell::new();
+        Waiting { pending, backlog: Cell::new(backlog), by, sharing, waiters, room }
     }
 
     /// The connection that has waited longest, and the name of who asked for it.
     pub fn take(&self) -> Option<(Local, Vec<u8>)> {
         let accepted = self.pending.borrow_mut().pop_front()?;
         let peer = accepted.peer.borrow().clone();
+        self.tell_room();
         Some((accepted, peer))
+    }
+
+    /// Wakes by `room` when there are fewer, or it is gone.
+    pub fn tells(&self, room: &Rc<Waiters>) {
+        self.room.get_or_init(|| room.clone());
+    }
+
+    fn tell_room(&self) {
+        self.room.get().into_iter().for_each(|room| room.wake());
+    }
+
+    /// How many may wait, but for one, of those who come to this place.
+    fn most(&self, place: &Place) -> usize {
+        let least = if matches!(place, Place::Port(..)) { AT_PORT_MIN } else { 0 };
+        self.backlog.get().max(least)
     }
 
     /// From now on, one more than this may wait.
@@ -63,6 +87,7 @@ impl Drop for Waiting {
         for forgotten in self.pending.take() {
             forgotten.reset();
         }
+        self.tell_room();
     }
 }
 
@@ -163,7 +188,7 @@ impl Local {
             State::New => {}
         }
         let listener = self.places.listener(place)?;
-        if listener.pending.borrow().len() > listener.backlog.get() {
+        if listener.pending.borrow().len() > listener.most(place) {
             return Err(Errno::EAGAIN);
         }
         let (here, there) = Local::pair(&self.places, self.kind, by);

@@ -3,6 +3,7 @@
 use super::bound::BoundAddresses;
 use super::datagrams::End;
 use super::local::Waiting;
+use super::ready::Waiters;
 use super::udp::UdpEnds;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -42,6 +43,8 @@ pub(crate) type Taken = Rc<LocalKind>;
 pub(crate) struct Places {
     /// Who listens where: few do.
     listeners: RefCell<Vec<(Place, Weak<Waiting>)>>,
+    /// Who waits until somebody who listens has room for one more.
+    pub room: Rc<Waiters>,
     /// Connections to places that several share so far: they take turns.
     turns: Cell<usize>,
     /// Local sockets of datagrams.
@@ -169,6 +172,7 @@ impl Places {
             return Err(Errno::EADDRINUSE);
         }
         let waiting = Rc::new(waiting);
+        waiting.tells(&self.room);
         listeners.extend(at.into_iter().map(|place| (place, Rc::downgrade(&waiting))));
         Ok(waiting)
     }

@@ -106,6 +106,13 @@ impl Descriptors {
         Ok(index as i32)
     }
 
+    /// Errors: `EMFILE` unless there may be one more.
+    pub fn check_room(&self) -> Result<(), Errno> {
+        let (slots, limit) = (self.slots.borrow(), self.limit() as usize);
+        let has_room = slots.len() < limit || slots.iter().take(limit).any(Option::is_none);
+        if has_room { Ok(()) } else { Err(Errno::EMFILE) }
+    }
+
     /// The lowest descriptor that is free, for this.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 use nom_abi::PageSize;
 use nom_abi::error::{Error, Result};
-use nom_abi::layout::APPLICATION_END;
+use nom_abi::layout::{APPLICATION_END, IMAGE_WINDOW, WINDOW_BYTES};
 use nom_abi::upcall::{Registers, Upcall, UpcallFrame};
 
 /// Flags with which the library's code runs, and those that a program keeps: the arithmetic ones, direction,
@@ -131,7 +131,8 @@ pub(crate) fn intercept(frame: &mut UpcallFrame) {
 fn intercept_program(frame: &mut UpcallFrame, context: *mut ProgramContext) {
     let events = &mut frame.events;
     let is_interrupting = events.pending & INTERRUPTING != 0;
-    if frame.registers.rip >= APPLICATION_END {
+    // Where a program jumps is its own matter: elsewhere beyond its end there is no code of the library's.
+    if (IMAGE_WINDOW..IMAGE_WINDOW + WINDOW_BYTES).contains(&frame.registers.rip) {
         // The library's own code, on its way into the program or out of it, where nobody would look again.
         if is_interrupting {
             preempt::set_alarm(Some(time::now_ns().saturating_add(AGAIN_NS)));

@@ -163,14 +163,45 @@ fn receive(
     flags: u32,
     to: &Destination<'_>,
 ) -> Result<Received, Errno> {
-    const BY_BUFFER: u32 = abi::MSG_PEEK | abi::MSG_OOB | abi::MSG_WAITALL | abi::MSG_ERRQUEUE;
+    const BY_BUFFER: u32 = abi::MSG_PEEK | abi::MSG_OOB | abi::MSG_ERRQUEUE;
     if flags & BY_BUFFER != 0 {
         let read = |bytes: &mut [u8]| receive_into(call, description, flags, bytes);
         return to.by_buffer(read, |received| received.count);
     }
     let socket = description.socket()?;
+    if flags & abi::MSG_WAITALL != 0 && socket.names().1 == abi::SOCK_STREAM {
+        return receive_all(call, description, flags, to);
+    }
     let limits = (flags, socket.options().receive_within_ns.get());
     attempt(call, description, limits, || socket.receive_to(to))
+}
+
+/// Receives of a stream until there is no more room, the end, an error, or descriptors that came along
+/// (recv(2), `MSG_WAITALL`).
+fn receive_all(
+    call: &Call<'_>,
+    description: &Description,
+    flags: u32,
+    to: &Destination<'_>,
+) -> Result<Received, Errno> {
+    let socket = description.socket()?;
+    let limits = (flags, socket.options().receive_within_ns.get());
+    let mut received = attempt(call, description, limits, || socket.receive_to(to))?;
+    while received.count > 0 && received.attached.is_empty() {
+        let rest = to.behind(received.count as u64);
+        if rest.is_empty() {
+            break;
+        }
+        let to = Destination::new(call, &rest, MESSAGE_BYTES);
+        match attempt(call, description, limits, || socket.receive_to(&to)) {
+            Ok(more) if more.count > 0 => {
+                let count = received.count + more.count;
+                received = Received { count, whole: count, attached: more.attached, ..received };
+            }
+            _ => break,
+        }
+    }
+    Ok(received)
 }
 
 /// Receives into a buffer, as flags say.
@@ -188,19 +219,7 @@ fn receive_into(
     if flags & abi::MSG_OOB != 0 {
         return socket.receive_urgent(target, peeking).map(Received::bytes);
     }
-    let mut received = attempt(call, description, limits, || socket.receive(target, peeking))?;
-    let waits_for_all = flags & abi::MSG_WAITALL != 0 && socket.names().1 == abi::SOCK_STREAM;
-    while waits_for_all && peeking == Peeking::Take && received.attached.is_empty() {
-        let rest = &mut target[received.count..];
-        if rest.is_empty() {
-            break;
-        }
-        match attempt(call, description, limits, || socket.receive(rest, peeking)) {
-            Ok(more) if more.count > 0 => received.count += more.count,
-            _ => break,
-        }
-    }
-    Ok(received)
+    attempt(call, description, limits, || socket.receive(target, peeking))
 }
 
 /// What a call that received so many bytes returns.

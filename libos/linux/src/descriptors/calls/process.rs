@@ -3,6 +3,7 @@
 use super::get;
 use super::make::{add, of_stream};
 use crate::call::Call;
+use crate::calls::signals::may_signal;
 use crate::descriptors::open::Description;
 use crate::descriptors::process::ProcessDescriptor;
 use crate::process::Process;
@@ -93,6 +94,9 @@ fn send_signal(call: &Call<'_>) -> Result<u64, Errno> {
         }
     };
     let process = process?;
+    if !may_signal(call, &process, info.and_then(|info| info.signal())) {
+        return Err(Errno::EPERM);
+    }
     if let Some(info) = info {
         process.send(call.family(), info);
     }

@@ -253,14 +253,14 @@ const SETS: [Events; 3] = [
 ];
 
 fn select(call: &Call<'_>, deadline: Option<u64>) -> Result<u64, Errno> {
-    let count = call.int(0);
-    if !(0..=1024).contains(&count) {
-        return Err(Errno::EINVAL);
-    }
+    let count = u64::try_from(call.int(0)).map_err(|_| Errno::EINVAL)?;
+    // Sets may be longer than `FD_SETSIZE`; descriptors that there cannot be are not looked at (select(2)).
+    let count = count.min(call.process().descriptors.borrow().limit()) as i32;
     let words = (count as usize).div_ceil(64);
-    let mut sets = [[0_u64; 16]; 3];
+    let mut sets = [const { Vec::new() }; 3];
     for (set, address) in sets.iter_mut().zip(&call.arguments[1..4]) {
-        for (index, word) in set.iter_mut().take(words).enumerate().filter(|_| *address != 0) {
+        set.resize(words, 0_u64);
+        for (index, word) in set.iter_mut().enumerate().filter(|_| *address != 0) {
             *word = call.memory().read_value(address + 8 * index as u64)?;
         }
     }
@@ -273,7 +273,7 @@ fn select(call: &Call<'_>, deadline: Option<u64>) -> Result<u64, Errno> {
         }
     }
     let look = || {
-        let mut found = [[0_u64; 16]; 3];
+        let mut found = [(); 3].map(|()| vec![0_u64; words]);
         let mut total = 0;
         for (index, word, bit, wanted, description) in &members {
             if !description.ready().of(*wanted).is_none() {
@@ -284,9 +284,10 @@ fn select(call: &Call<'_>, deadline: Option<u64>) -> Result<u64, Errno> {
         if total == 0 { Err(Errno::EAGAIN) } else { Ok((found, total)) }
     };
     let wake = |waker: &core::task::Waker| members.iter().for_each(|member| member.4.wake(waker));
-    let (found, total) = wait_for(call, deadline, look, wake)?.unwrap_or_default();
+    let none = || ([(); 3].map(|()| vec![0_u64; words]), 0);
+    let (found, total) = wait_for(call, deadline, look, wake)?.unwrap_or_else(none);
     for (set, address) in found.iter().zip(&call.arguments[1..4]) {
-        for (index, word) in set.iter().take(words).enumerate().filter(|_| *address != 0) {
+        for (index, word) in set.iter().enumerate().filter(|_| *address != 0) {
             call.memory().write_value(address + 8 * index as u64, word)?;
         }
     }

@@ -176,9 +176,11 @@ fn make_pair(call: &Call<'_>) -> Result<u64, Errno> {
             (Rc::new(one), Rc::new(other))
         }
     };
+    let close = |descriptor: i32| call.process().descriptors.borrow().close(descriptor).unwrap_or(());
     let one = add(call, opened(one, flags), flags)?;
-    let other = add(call, opened(other, flags), flags)?;
-    call.memory().write_value(call.arguments[3], &[one, other]).map(|()| 0)
+    let other = add(call, opened(other, flags), flags).inspect_err(|_| close(one))?;
+    let told = call.memory().write_value(call.arguments[3], &[one, other]);
+    told.map(|()| 0).inspect_err(|_| [one, other].into_iter().for_each(close))
 }
 
 pub(super) fn address(call: &Call<'_>, at: u64, len: u64) -> Result<Address, Errno> {
@@ -263,12 +265,30 @@ fn connect(call: &Call<'_>) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     let socket = description.socket()?;
     let address = found(call, address(call, call.arguments[1], call.arguments[2])?)?;
-    match socket.connect(&address, sender(call)) {
-        Err(Errno::EINPROGRESS) if !description.is_nonblocking() => {
-            let stream = description.stream().ok_or(Errno::ENOTSOCK)?;
-            call.block_on(until_ready(|| socket.connected(), |waker| stream.wake(waker)))?.map(|()| 0)
+    let begin = || socket.connect(&address, sender(call));
+    let begun = begin();
+    if description.is_nonblocking() {
+        return begun.map(|()| 0);
+    }
+    let within_ns = socket.options().send_within_ns.get();
+    let deadline_ns = within_ns.map(|ns| call.now().1.saturating_add(ns));
+    // Whoever listens within the machine may have as many who wait as he wants.
+    let begun = match begun {
+        Err(Errno::EAGAIN) => {
+            let room = &call.family().sockets.room;
+            let waiting = until_ready(begin, |waker| room.add(waker));
+            call.block_until(deadline_ns, waiting)?.unwrap_or(Err(Errno::EAGAIN))
         }
-        result => result.map(|()| 0),
+        begun => begun,
+    };
+    match begun {
+        Err(Errno::EINPROGRESS) => {
+            let stream = description.stream().ok_or(Errno::ENOTSOCK)?;
+            let waiting = until_ready(|| socket.connected(), |waker| stream.wake(waker));
+            let connected = call.block_until(deadline_ns, waiting)?;
+            connected.unwrap_or(Err(Errno::EINPROGRESS)).map(|()| 0)
+        }
+        begun => begun.map(|()| 0),
     }
 }
 
@@ -279,7 +299,9 @@ fn accept(call: &Call<'_>, flags: u32) -> Result<u64, Errno> {
     let description = get(call, call.int(0))?;
     let socket = description.socket()?;
     let within = socket.options().receive_within_ns.get();
-    let (stream, peer) = attempt(call, &description, (0, within), || socket.accept())?;
+    // Who has no descriptor left leaves the connection where it waits, and looks again later.
+    let take = || call.process().descriptors.borrow().check_room().and_then(|()| socket.accept());
+    let (stream, peer) = attempt(call, &description, (0, within), take)?;
     let accepted = opened(stream, flags);
     let descriptor = add(call, accepted, flags)?;
     tell(call, socket, &peer, call.arguments[1], call.arguments[2])?;
