@@ -188,9 +188,10 @@ impl<'m> Producer<'m> {
         if words <= capacity - used { Ok(()) } else { Err(RingError::Full) }
     }
 
-    /// Whether the consumer said that it sleeps: it is to be notified of what was pushed. True once for each
-    /// time it said so.
-    pub fn consumer_waits(&self) -> bool {
+    /// Takes the consumer's request to be notified: if there is one, it sleeps, and the caller must notify it
+    /// of what was pushed. True once for each request.
+    #[must_use = "the consumer sleeps until it is notified"]
+    pub fn take_notify_request(&self) -> bool {
         // With the fence in `prepare_wait`: either the consumer sees the message, or its word is seen here.
         fence(SeqCst);
         self.ring.waiting.load(Relaxed) != 0 && self.ring.waiting.swap(0, Relaxed) != 0
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!((word(16), word(17), word(32), word(33)), (3, 0, 0, 0));
         assert!(from_0.prepare_wait() && !from_1.prepare_wait());
         assert_eq!((word(17), word(33)), (1, 0));
-        assert!(to_1.consumer_waits() && !to_1.consumer_waits() && !to_0.consumer_waits());
+        assert!(to_1.take_notify_request() && !to_1.take_notify_request() && !to_0.take_notify_request());
         assert_eq!(word(17), 0);
         let used = memory.iter().filter(|word| word.load(Relaxed) != 0).count();
         assert_eq!(used, 2 + 3 + 3 + 2, "identity, indices, messages");
@@ -398,7 +399,7 @@ mod tests {
                     while producer.push(&number.to_le_bytes()) == Err(RingError::Full) {
                         std::thread::yield_now();
                     }
-                    if producer.consumer_waits() {
+                    if producer.take_notify_request() {
                         notify.send(()).unwrap();
                     }
                 }
@@ -465,7 +466,7 @@ mod tests {
                 if let Some((producer, consumer)) = &mut ends {
                     let _ = producer.push(&[1; 13]);
                     let _ = consumer.pop(&mut [0; 32]);
-                    let _ = (producer.consumer_waits(), consumer.prepare_wait());
+                    let _ = (producer.take_notify_request(), consumer.prepare_wait());
                 }
             }
         }

@@ -41,9 +41,9 @@ pub struct Start {
     pub flags: u32,
     /// Zero.
     pub reserved: u32,
-    /// Arguments: count of NUL-terminated strings, offset of the first.
+    /// The arguments, without the program's name.
     pub arguments: Strings,
-    /// Environment, `NAME=value`: count of NUL-terminated strings, offset of the first.
+    /// The environment, each `NAME=value`.
     pub environment: Strings,
     /// Random bytes, different at each start.
     pub seed: [u8; 32],

@@ -57,7 +57,7 @@ impl Peers {
     pub fn announce(&mut self, announcement: &Announcement) {
         for peer in &mut self.peers {
             let is_full = peer.producer.push(&nom_priced_core::message(announcement)).is_err();
-            if !is_full && peer.producer.consumer_waits() {
+            if !is_full && peer.producer.take_notify_request() {
                 // The channel is there as long as this program.
                 let _ = peer.channel.notify();
             }

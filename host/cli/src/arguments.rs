@@ -25,10 +25,10 @@ pub struct Arguments {
 
 const TOP_EXAMPLES: &str = "Examples:
   nom run hello              run an application in a new machine, in the foreground
-  nom run -d -p 8080:80 web  run it in the background, with a port of the host
+  nom run -d --name web -p 8080:80 nhttpd    in the background, with a port of the host
   nom ps                     list running machines
-  nom logs -f web-1          follow what one writes
-  nom stop web-1             end it; `nom start web-1` starts it once more, `nom rm web-1` forgets it
+  nom logs -f web            follow what one writes
+  nom stop web               stop it; `nom start web` starts it again, `nom rm web` removes it
   nom up -d                  start the machines that nom.toml describes
   nom demo                   what a server earns, beside Linux
   nom test                   run every test
@@ -45,25 +45,25 @@ pub enum Command {
     Ps(Ps),
     /// Print what a machine wrote to its console.
     Logs(crate::logs::Logs),
-    /// Print all that is known of machines, as JSON.
+    /// Print details of machines, as JSON.
     Inspect(crate::machines::Inspect),
     /// Show what running machines use.
     Stats(crate::stats::Stats),
-    /// Show whom a server works for, and what each takes.
+    /// Show what each activity of a server (a tenant, a site, a class of clients) uses, and its profit.
     Top(crate::top::Top),
-    /// Draw which activities of a server are served before which, and change it.
+    /// Show or change how a server schedules its activities (tenants, sites, classes of clients).
     Grid(crate::grid::Grid),
-    /// Ask machines to end.
+    /// Stop running machines.
     Stop(crate::stop::Stop),
-    /// Start machines that have ended once more.
+    /// Start stopped machines.
     Start(crate::start::Start),
-    /// End machines and start them once more.
+    /// Stop machines and start them again.
     Restart(crate::start::Restart),
-    /// Forget machines that have ended, and their logs.
+    /// Remove stopped machines and their logs.
     Rm(crate::stop::Remove),
     /// Start the machines that a file describes.
     Up(crate::up::Up),
-    /// End the machines that a file describes, and forget them.
+    /// Stop and remove the machines that a file describes.
     Down(crate::up::Down),
     /// Print what other programs need to start machines: a unit of systemd.
     Generate(crate::generate::Generate),
@@ -76,7 +76,7 @@ pub enum Command {
     /// Measure, and write records, figures and a report.
     #[command(subcommand)]
     Bench(crate::bench::Bench),
-    /// Name prices, keep the ledger, and show what machines report.
+    /// Run the server of prices and bills: it names prices, keeps the ledger, shows what machines report.
     Provider(Box<crate::provider::Options>),
     /// Run tests: all, one suite, or those of your own application: `nom test DIR`.
     Test(Delegated),
@@ -119,7 +119,9 @@ impl Command {
 
 /// `nom run`.
 #[derive(Debug, Args)]
-#[command(after_help = "Ctrl-C asks the applications to end, as SIGTERM does, and again, ends them at once.
+#[command(
+    after_help = "Ctrl-C asks the applications to end, as SIGTERM does, and again, ends them at once. A Linux program is
+asked by its stop signal, as `docker stop` does.
 
 The status is the application's own if it ends by itself, 0 for a server that was asked to; 125 if the
 machine failed, or never began; 130 after Ctrl-C and 143 after SIGTERM or `nom stop` if an application does
@@ -131,7 +133,7 @@ Examples:
   nom run --cpus 4 --memory 1G hello
   nom run --preallocate -m 1G memcached    with all memory taken before it serves
   nom run -v /srv/www:/ nhttpd         with the files of a directory
-  nom run -d --name web -p 127.0.0.1:8080:80 -p 53:53/udp apps/web/app.toml
+  nom run -d --name web -p 127.0.0.1:8080:80 nhttpd
   nom run -d --restart on-failure:3 memcached
   nom run --network tap memcached      as root: in a network namespace of its own
   nom run -d --network bridge -p 8080:80 --cpus 2 nhttpd    as root: several cores behind a port
@@ -144,9 +146,10 @@ Examples:
   nom run --watch --utility apps/contracts/penalty.toml /usr/bin/memcached -u nobody    one that earns
   nom run redis:7                      what a container image of a registry starts
   nom run --oci redis.tar:7            the same, of a file
-  nom run -v data:/data redis:7        with a directory that it writes to
+  nom run -v ./data:/data redis:7      with a directory that it writes to (mkdir data first)
   nom run --gdb hello                  wait for a debugger
-  nom run hello.img                    an image that `nom build` wrote")]
+  nom run hello.img                    an image that `nom build` wrote"
+)]
 pub struct Run {
     /// Application in `apps/`, path of an app.toml or bundle.toml, an image of `nom build`, the path of a
     /// Linux program, or a container image of a registry, with its tag.
@@ -162,7 +165,8 @@ pub struct Run {
     /// container image all words are its own, with `--` or without.
     #[arg(last = true)]
     pub arguments: Vec<String>,
-    /// Publish a port of the machine at a port of the host.
+    /// Publish a port of the machine at a port of the host, of TCP unless it says `/udp`, on all addresses of
+    /// the host unless ADDR is given; may be repeated.
     #[arg(short = 'p', long = "publish", value_name = "[ADDR:]HOST:GUEST[/udp]")]
     pub publish: Vec<Port>,
     /// Lend a Linux program a directory, or a disk (a file with an ext4; as root), for reading and writing,
@@ -170,10 +174,12 @@ pub struct Run {
     /// in its manifest.
     #[arg(short = 'v', long = "volume", value_name = "DIR:/PATH[:ro]")]
     pub files: Vec<Volume>,
-    /// Number of processors; with --host, how many threads may serve.
+    /// Number of processors, a whole one up to 64; with --host, how many threads may serve. A Linux program
+    /// computes on all of them, and makes its system calls on the first.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=64))]
     pub cpus: u32,
-    /// Memory, such as 2G; otherwise 64M, and for a Linux program what its files take and 256M.
+    /// Memory of the machine, such as 512M or 2G (powers of 1024) [default: what the manifests' applications
+    /// may hold and 32M, at least 64M; for a Linux program 256M and what its files take].
     #[arg(short = 'm', long, value_name = "SIZE")]
     pub memory: Option<Memory>,
     /// Take all memory from this computer before the machine starts, so that a service never waits for
@@ -242,7 +248,8 @@ pub struct Run {
     #[command(flatten)]
     pub credentials: crate::credentials::Options,
     /// Be the provider itself: prices by resource, and when they begin to hold, such as
-    /// `network_out=1@0s,10@60s; core=0.01`.
+    /// `network_out=1@0s,10@60s; core=0.01`: dollars for a Gbit (`network_out`), a core's second (`core`), a
+    /// GiB's second (`memory`).
     #[arg(long, value_name = "SCHEDULE", conflicts_with = "detach", value_parser = Source::schedule)]
     pub prices: Option<Source>,
     /// Show prices, working point and profit while it runs, at 1 $/Gbit unless prices are given; `q` ends
@@ -312,7 +319,7 @@ pub enum NetworkChoice {
     /// A TAP device in a network namespace of its own (as root): faster, and every port is reached there.
     Tap,
     /// A TAP device on the bridge `nombr0` (as root): as fast, reached from this computer and from the other
-    /// machines there; ports are published as with `user`.
+    /// machines there; ports are published as with `user`. It has no way to other networks.
     Bridge,
 }
 

@@ -210,6 +210,6 @@ pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume]) -> BundleMan
 
 /// How much memory a machine gets that nobody says anything of.
 pub fn default_memory(bundle: Option<&BundleManifest>) -> Memory {
-    let Some(bytes) = bundle.and_then(BundleManifest::memory_with_root) else { return Memory::DEFAULT };
-    Memory::from_bytes(bytes).unwrap_or(Memory::DEFAULT)
+    let bytes = bundle.map(BundleManifest::machine_memory);
+    bytes.and_then(|bytes| Memory::from_bytes(bytes).ok()).unwrap_or(Memory::DEFAULT)
 }

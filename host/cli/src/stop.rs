@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Presses the machine's power button: applications end in order, or at once if they do not
-handle that.
+handle that. A Linux program is sent its stop signal: the image's, --stop-signal's, or SIGTERM.
 
 Examples:
   nom stop web-1
@@ -24,7 +24,7 @@ pub struct Stop {
     /// All that run.
     #[arg(short, long, conflicts_with = "names")]
     pub all: bool,
-    /// Seconds to wait before a machine is killed.
+    /// Seconds that a machine has to end by itself before it is killed.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = whole::<u64>(0..=86_400))]
     pub time: u64,
 }

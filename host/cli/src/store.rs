@@ -370,6 +370,11 @@ fn check_name(name: &str) -> Result<()> {
 
 /// The part of a machine's name that says what it runs.
 fn base_name(app: &str) -> String {
+    // Of a container image's name the last part counts, without tag and digest: a registry may have a port.
+    let image = app.rsplit('/').next().and_then(|last| last.split_once([':', '@']));
+    if let Some((name, _)) = image.filter(|_| !app.starts_with(['/', '.'])) {
+        return if check_name(name).is_ok() { name.to_owned() } else { "machine".to_owned() };
+    }
     let path = Path::new(app);
     let is_manifest = path.extension().is_some_and(|e| e == "toml")
         && path.file_stem().is_some_and(|stem| stem == "app" || stem == "bundle");

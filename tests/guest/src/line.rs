@@ -43,7 +43,7 @@ impl Line {
     /// If the message is too long.
     pub fn send(&mut self, message: &[u8]) -> Check {
         self.push(message)?;
-        if self.producer.consumer_waits() {
+        if self.producer.take_notify_request() {
             self.channel.notify()?;
         }
         Ok(())
@@ -66,7 +66,7 @@ impl Line {
     /// As for sending and receiving.
     pub fn exchange(&mut self, message: &[u8], buffer: &mut [u8]) -> Result<usize, Failure> {
         self.push(message)?;
-        if self.producer.consumer_waits() {
+        if self.producer.take_notify_request() {
             if self.consumer.prepare_wait() {
                 self.channel.notify_and_wait(Some(time::now_ns() + TIMEOUT_NS));
             } else {

@@ -162,3 +162,19 @@ fn what_two_remove_at_once_is_gone_for_both() {
         assert!(!directory.exists());
     }
 }
+
+#[test]
+fn a_machine_is_named_after_what_it_runs() {
+    for (app, expected) in [
+        ("hello", "hello"),
+        ("apps/web/app.toml", "web"),
+        ("/usr/bin/python3.11", "python3"),
+        ("redis:7", "redis"),
+        ("nginx:1.27-alpine", "nginx"),
+        ("localhost:5000/shop/x:tag", "x"),
+        ("registry.example/web@sha256:abc", "web"),
+        ("./a:b", "ab"),
+    ] {
+        assert_eq!(base_name(app), expected, "{app}");
+    }
+}

@@ -49,6 +49,14 @@ pub struct Definition {
     /// What a program takes along, too, from the file's directory.
     #[serde(default)]
     include: Vec<PathBuf>,
+    /// The program of a container image, in place of its own.
+    entrypoint: Option<String>,
+    /// As whom a program runs: `USER[:GROUP]`.
+    user: Option<String>,
+    /// Where it begins.
+    workdir: Option<String>,
+    /// By what signal it is asked to end.
+    stop_signal: Option<String>,
     /// Directories that it finds, from the file's directory.
     #[serde(default, deserialize_with = "all_parsed")]
     volumes: Vec<Volume>,
@@ -61,6 +69,9 @@ pub struct Definition {
     /// Further variables of its environment.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// Files of further variables, from the file's directory.
+    #[serde(default)]
+    env_file: Vec<PathBuf>,
     /// Processors.
     pub cpus: Option<u32>,
     /// Memory.
@@ -248,6 +259,13 @@ impl Definition {
         option("control", self.control.map(|port| port.to_string()));
         for more in &self.include {
             option("include", Some(path(more)));
+        }
+        option("entrypoint", self.entrypoint.clone());
+        option("user", self.user.clone());
+        option("workdir", self.workdir.clone());
+        option("stop-signal", self.stop_signal.clone());
+        for file in &self.env_file {
+            option("env-file", Some(path(file)));
         }
         for volume in &self.volumes {
             option("volume", Some(volume.within(directory)));

@@ -14,6 +14,10 @@ const IMAGE_BYTES_MAX: u64 = 64 << 20;
 const DISK: DeviceSelector = DeviceSelector { vendor: 0x1af4, device: 0x1042, class: 0xff_ffff };
 /// Memory of a machine beside the root's files, which are there once.
 const MEMORY_BYTES: u64 = 256 << 20;
+/// Memory of a machine whose applications hold little.
+const SMALL_BYTES: u64 = 64 << 20;
+/// What a machine takes beside what larger ones may hold: the kernel, the image, the firmware.
+const BESIDE_BYTES: u64 = 32 << 20;
 /// Machines get whole pieces of this.
 const PIECE_BYTES: u64 = 16 << 20;
 /// What an application may hold at most; there is no more in a machine.
@@ -84,10 +88,19 @@ impl BundleManifest {
         }
     }
 
-    /// Bytes of memory for a machine that runs a program of Linux; nothing for others.
-    pub fn memory_with_root(&self) -> Option<u64> {
-        let root = self.root()?;
-        let files = if self.disk().is_some() { root.index_bytes() } else { root.bytes() };
-        Some((MEMORY_BYTES + files).next_multiple_of(PIECE_BYTES))
+    /// Bytes of memory that a machine is to have, unless somebody says otherwise: with a program of Linux so
+    /// many beside its files, else so many that its applications can hold what their manifests say.
+    pub fn machine_memory(&self) -> u64 {
+        if let Some(root) = self.root() {
+            let files = if self.disk().is_some() { root.index_bytes() } else { root.bytes() };
+            return (MEMORY_BYTES + files).next_multiple_of(PIECE_BYTES);
+        }
+        let held = self.applications.iter().fold(0, |held: u64, one| held.saturating_add(one.memory));
+        match held {
+            ..=SMALL_BYTES => SMALL_BYTES,
+            // Who may hold all there is has to say how much that is.
+            HELD_BYTES_MAX.. => SMALL_BYTES,
+            _ => (held + BESIDE_BYTES).next_multiple_of(PIECE_BYTES),
+        }
     }
 }

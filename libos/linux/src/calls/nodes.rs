@@ -69,9 +69,9 @@ const NODES_POSSIBLE: u64 = 1024;
 const WORD_BITS: u64 = 64;
 const PAGE: u64 = 4096;
 
-/// Whether node 0 is in a mask of `count` bits, of which the last does not count. Errors: EINVAL if it names
-/// more than there can be, EFAULT.
-fn has_node(call: &Call<'_>, mask: u64, count: u64) -> Result<(bool, bool), Errno> {
+/// Whether node 0, and whether any other, is in a mask of `count` bits, of which the last does not count.
+/// Errors: EINVAL if it names more than there can be, EFAULT.
+fn has_nodes(call: &Call<'_>, mask: u64, count: u64) -> Result<(bool, bool), Errno> {
     let count = count.saturating_sub(1);
     if count == 0 || mask == 0 {
         return Ok((false, false));
@@ -102,7 +102,7 @@ fn asked(call: &Call<'_>, mode: u32, mask: u64, count: u64) -> Result<MemoryPoli
     if kind >= MODES || flags & both == both || flags & BALANCING != 0 && kind != BIND {
         return Err(Errno::EINVAL);
     }
-    let (has_node, has_others) = has_node(call, mask, count)?;
+    let (has_node, has_others) = has_nodes(call, mask, count)?;
     let is_empty = !has_node && !has_others;
     match kind {
         DEFAULT | LOCAL if !is_empty || kind == LOCAL && flags != 0 => Err(Errno::EINVAL),
@@ -185,8 +185,8 @@ fn bind(call: &Call<'_>) -> Result<u64, Errno> {
     if end == address || call.memory().is_mapped(address..end) { Ok(0) } else { Err(Errno::EFAULT) }
 }
 
-/// The process that the first argument names. Errors: ESRCH, EPERM of other users'.
-fn check_process(call: &Call<'_>) -> Result<bool, Errno> {
+/// Whether the first argument names the caller's own process. Errors: ESRCH, EPERM of other users'.
+fn is_own_process(call: &Call<'_>) -> Result<bool, Errno> {
     let id = call.int(0) as u32;
     if id == 0 || id == call.process().id {
         return Ok(true);
@@ -198,9 +198,9 @@ fn check_process(call: &Call<'_>) -> Result<bool, Errno> {
 
 fn migrate(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, count, from, to, ..] = call.arguments;
-    has_node(call, from, count)?;
-    let (has_first, has_others) = has_node(call, to, count)?;
-    check_process(call)?;
+    has_nodes(call, from, count)?;
+    let (has_first, has_others) = has_nodes(call, to, count)?;
+    is_own_process(call)?;
     // How many pages could not be moved.
     if has_others || !has_first { Err(Errno::EINVAL) } else { Ok(0) }
 }
@@ -211,7 +211,7 @@ fn move_pages(call: &Call<'_>) -> Result<u64, Errno> {
     if flags & !MOVES != 0 {
         return Err(Errno::EINVAL);
     }
-    let is_own = check_process(call)?;
+    let is_own = is_own_process(call)?;
     for place in 0..count {
         let page = call.memory().read_value::<u64>(pages + 8 * place)?;
         let node = if nodes == 0 { 0 } else { call.memory().read_value::<i32>(nodes + 4 * place)? };

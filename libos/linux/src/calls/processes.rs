@@ -14,12 +14,19 @@ use nom_fs::{Errno, LastLink, NodeType};
 
 /// These calls.
 pub const ROWS: &[SystemCall] = &[
-    SystemCall::complete(abi::__NR_execve, "execve", &["path", "arguments", "environment"], execute),
-    SystemCall::complete(
+    SystemCall::partial(
+        abi::__NR_execve,
+        "execve",
+        &["path", "arguments", "environment"],
+        execute,
+        "a thread that is not its process's first keeps its identifier (gettid)",
+    ),
+    SystemCall::partial(
         abi::__NR_execveat,
         "execveat",
         &["directory", "path", "arguments", "environment", "flags"],
         execute_at,
+        "as execve",
     ),
     SystemCall::partial(
         abi::__NR_wait4,

@@ -41,7 +41,7 @@ fn watch() -> Check {
             ..Report::new_zeroed()
         };
         producer.push(report.as_bytes())?;
-        if producer.consumer_waits() {
+        if producer.take_notify_request() {
             channel.notify()?;
         }
         if price == last {

@@ -59,6 +59,12 @@ fn programs_of_linux_have_their_fields() {
              /usr/bin/redis-server",
         ),
         ("app = 'localhost:5000/x:tag'", "localhost:5000/x:tag"),
+        (
+            "app = 'redis:7'\nentrypoint = 'sh'\nuser = 'redis'\nworkdir = '/data'\nstop_signal = 'INT'\n\
+             env_file = ['keys.env']",
+            "--entrypoint=sh --user=redis --workdir=/data --stop-signal=INT --env-file=/srv/shop/keys.env \
+             redis:7",
+        ),
         ("app = 'redis:7'\ncontrol = 9999", "--control=9999 redis:7"),
         (
             "oci = 'redis.tar:7'\nutility = 'gold.toml'",

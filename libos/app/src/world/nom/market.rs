@@ -46,7 +46,7 @@ pub(crate) fn priced() -> (Voice, Option<Ear>) {
 impl Voice {
     fn say(&mut self, message: &[u8]) {
         let Some((channel, producer)) = &mut self.0 else { return };
-        if producer.push(message).is_ok() && producer.consumer_waits() {
+        if producer.push(message).is_ok() && producer.take_notify_request() {
             // The channel is there as long as this program.
             let _ = channel.notify();
         }
