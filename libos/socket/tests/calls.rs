@@ -345,6 +345,25 @@ fn who_sends_datagrams_hears_that_nobody_takes_them() {
 }
 
 #[test]
+fn datagrams_without_bytes_take_memory_too() {
+    const SENT: usize = 500;
+    let mut pair = Pair::new(1, 0);
+    pair.sockets[1].set_receive_max(8 << 10);
+    let server = pair.sockets[1].bind(53).unwrap();
+    let client = pair.sockets[0].bind(0).unwrap();
+    for round in 0..2 {
+        for _ in 0..SENT {
+            pair.sockets[0].send_to(client, b"", address(2, 53)).unwrap();
+            pair.pass(Duration::from_millis(1));
+        }
+        let read = core::iter::from_fn(|| pair.sockets[1].receive_from(server, &mut []).ok()).count();
+        assert!((10..100).contains(&read), "{read} were kept in round {round}");
+        let dropped = (round + 1) * (SENT - read) as u64;
+        assert_eq!(pair.sockets[1].dropped(server), Ok(dropped), "what was read makes room");
+    }
+}
+
+#[test]
 fn a_full_ring_blocks_datagrams_until_it_has_room() {
     let mut pair = Pair::new(1, 0);
     let client = pair.sockets[0].bind(0).unwrap();
