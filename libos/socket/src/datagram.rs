@@ -195,9 +195,12 @@ impl<N: Observed> Sockets<N> {
         let answers = asked.map(|(_, at_ns)| Answer::to_datagram(at_ns));
         let sent = self.stack.send_in_answer(SocketAddr::new(from, port), to, payload, answers, marks);
         let datagrams = self.datagrams(id)?;
-        if sent == Err(DatagramError::Full) {
-            datagrams.is_blocked = true;
-            self.table.blocked.push(id);
+        datagrams.is_blocked = sent == Err(DatagramError::Full);
+        if datagrams.is_blocked {
+            // Once: who tries again and again makes no list longer.
+            if !self.table.blocked.contains(&id) {
+                self.table.blocked.push(id);
+            }
         } else if asked.is_some() {
             datagrams.asked = None;
             if sent.is_ok() {

@@ -153,10 +153,22 @@ impl<N: Observed> Sockets<N> {
     /// last call goes now.
     pub fn poll(&mut self, now: Instant) -> Option<Instant> {
         let due = self.stack.poll(now, &mut self.table);
+        if self.table.blocked.is_empty() { due } else { due.into_iter().chain(self.unblock()).min() }
+    }
+
+    /// Lets datagrams go on if the ring has room; when to look again, if it has none.
+    #[cold]
+    fn unblock(&mut self) -> Option<Instant> {
+        if let Some(again) = self.stack.next_look_for_room() {
+            return Some(again);
+        }
         for id in core::mem::take(&mut self.table.blocked) {
+            if let Ok(Kind::Datagrams(datagrams)) = self.table.socket(id).map(|socket| &mut socket.kind) {
+                datagrams.is_blocked = false;
+            }
             self.table.rise(id, Ready::WRITABLE);
         }
-        due
+        None
     }
 
     /// Has somebody hear what the stack finds out about addresses ([`Stack::discover`]).
