@@ -238,13 +238,13 @@ impl<N: Observed> Sockets<N> {
         self.close(id)
     }
 
-    /// What a socket is ready for.
+    /// What a socket is ready for. Of what it is not, those who wait are told once it is.
     ///
     /// # Errors
     /// [`Error::BadSocket`].
-    pub fn ready(&self, id: SocketId) -> Result<Ready, Error> {
+    pub fn ready(&mut self, id: SocketId) -> Result<Ready, Error> {
         let socket = self.table.sockets.get(id).ok_or(Error::BadSocket)?;
-        Ok(ready(&self.stack, socket))
+        Ok(ready(&mut self.stack, socket))
     }
 
     /// A new interest set.
@@ -291,7 +291,7 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::BadSocket`].
     pub fn take_ready(&mut self, poll: PollId, events: &mut [Event]) -> Result<usize, Error> {
-        let (stack, sockets) = (&self.stack, &self.table.sockets);
+        let (stack, sockets) = (&mut self.stack, &self.table.sockets);
         let ready_of = |id: SocketId| sockets.get(id).map_or(Ready::NONE, |socket| ready(stack, socket));
         self.table.polls.take(poll, events, ready_of)
     }
@@ -336,7 +336,7 @@ impl<N: Observed> Sockets<N> {
     }
 }
 
-fn ready<N: Observed>(stack: &Stack<N>, socket: &Socket<N::Buffer>) -> Ready {
+fn ready<N: Observed>(stack: &mut Stack<N>, socket: &Socket<N::Buffer>) -> Ready {
     match &socket.kind {
         Kind::Stream(stream) => stream.ready(stack),
         Kind::Listener(listener) => Ready::READABLE.when(!listener.pending.is_empty()),

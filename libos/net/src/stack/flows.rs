@@ -399,15 +399,13 @@ impl<N: Nic> Stack<N> {
         open.mark(flow, &mut self.dirty);
     }
 
-    /// Whether [`Stack::send`] would find room.
-    pub fn has_room(&self, flow: FlowId) -> bool {
-        match self.flows.get(flow) {
-            Some((_, Flow::Open(open))) => {
-                let connection = &open.connection;
-                connection.send.queue.len() < connection.send_limit(&self.config.tcp, &self.held)
-            }
-            _ => true,
-        }
+    /// Whether [`Stack::send`] would not be told to wait. If it would, [`Application::sendable`] says when
+    /// there is room: who found some before may find none now, as what a queue may hold shrinks, too.
+    #[inline]
+    pub fn ask_for_room(&mut self, flow: FlowId) -> bool {
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return true };
+        let outcome = open.connection.make_room(&self.config.tcp, &self.held);
+        self.note_shortness(flow, outcome) != Err(SendError::Full)
     }
 
     /// What all flows hold.
