@@ -357,6 +357,16 @@ impl<N: Nic> Stack<N> {
         }
     }
 
+    /// Nobody waits for a flow any more, though it may yet be given more to send before it is closed: a peer
+    /// that takes nothing of that for `linger` is reset, and [`Application::closed`] says so.
+    pub fn limit_patience(&mut self, flow: FlowId) {
+        if let Some(open) = self.open_mut(flow)
+            && !core::mem::replace(&mut open.connection.is_orphan, true)
+        {
+            self.mark(flow);
+        }
+    }
+
     /// Sends no more after what is queued, and goes on receiving, however long the peer takes (a half-close,
     /// RFC 9293 section 3.6).
     pub fn shut_down(&mut self, flow: FlowId) {

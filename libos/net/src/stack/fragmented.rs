@@ -1,4 +1,5 @@
-//! Datagrams and echoes that do not fit into one packet, sent in fragments (RFC 791 section 2.3, RFC 8200 section 4.5).
+//! Datagrams and echoes that do not fit into one packet, sent in fragments (RFC 791 section 2.3, RFC 8200
+//! section 4.5).
 
 use super::Stack;
 use super::datagrams::DatagramError;
