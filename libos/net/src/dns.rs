@@ -35,7 +35,7 @@ pub enum ResolveError {
     BadName,
     /// Nobody is known who could be asked.
     NoServer,
-    /// Too many questions are open.
+    /// Too many questions are open, or no port is free for one.
     Full,
     /// There is no such name.
     NoSuchName,
@@ -50,7 +50,7 @@ impl core::fmt::Display for ResolveError {
         out.write_str(match self {
             ResolveError::BadName => "no domain name: labels have 1 to 63 bytes, all of it at most 253",
             ResolveError::NoServer => "no name server is known",
-            ResolveError::Full => "too many questions are open",
+            ResolveError::Full => "too many questions are open, or no port is free for one",
             ResolveError::NoSuchName => "there is no such name",
             ResolveError::Failed => "the name server could not say",
             ResolveError::TimedOut => "no name server answered",

@@ -39,15 +39,15 @@ fn fragments(is_v4: bool, payload: &[u8], step: usize) -> Vec<Vec<u8>> {
     let pieces = datagram.chunks(step).enumerate();
     let fragment = |(index, bytes): (usize, &[u8])| {
         let offset = index * step;
-        fragment(&path, bytes, offset, offset + bytes.len() == datagram.len())
+        fragment(&path, protocol::UDP, bytes, offset, offset + bytes.len() == datagram.len())
     };
     pieces.map(fragment).collect()
 }
 
-/// A frame with the bytes of a UDP datagram from `offset` on.
-fn fragment(path: &Path, bytes: &[u8], offset: usize, is_last: bool) -> Vec<u8> {
+/// A frame with the bytes of a packet of `protocol` from `offset` on.
+fn fragment(path: &Path, protocol: u8, bytes: &[u8], offset: usize, is_last: bool) -> Vec<u8> {
     if path.from.is_ipv4() {
-        let (head, _) = frame::ip(path, protocol::UDP, 0, bytes.len());
+        let (head, _) = frame::ip(path, protocol, 0, bytes.len());
         let mut head = head.to_vec();
         let word = (offset / 8) as u16 | if is_last { 0 } else { 0x2000 };
         head[18..20].copy_from_slice(&77u16.to_be_bytes());
@@ -59,7 +59,7 @@ fn fragment(path: &Path, bytes: &[u8], offset: usize, is_last: bool) -> Vec<u8> 
     }
     let (mut head, start) = frame::ip(path, protocol::FRAGMENT, EXTENSION, bytes.len());
     let word = offset as u16 | u16::from(!is_last);
-    head[start] = protocol::UDP;
+    head[start] = protocol;
     head[start + 2..start + 4].copy_from_slice(&word.to_be_bytes());
     head[start + 7] = 77;
     [&head[..], bytes].concat()
@@ -143,6 +143,68 @@ fn a_datagram_longer_than_a_packet_goes_in_fragments() {
     }
 }
 
+/// The message of an echo, with its checksum.
+fn echo(is_v4: bool, is_answer: bool, len: usize) -> Vec<u8> {
+    let (from, to) = addresses(is_v4);
+    let kind = match (is_v4, is_answer) {
+        (true, false) => 8,
+        (true, true) => 0,
+        (false, is_answer) => 128 + u8::from(is_answer),
+    };
+    let mut message = [kind, 0, 0, 0, 1, 2, 3, 4].to_vec();
+    message.extend((0..len).map(|byte| (byte / 3) as u8));
+    let pseudo = checksum::pseudo_header(from, to, protocol::ICMPV6, message.len());
+    let sum = checksum::add(if is_v4 { 0 } else { pseudo }, checksum::sum(&message));
+    message[2..4].copy_from_slice(&(!sum).to_be_bytes());
+    message
+}
+
+/// RFC 1122 section 3.2.2.6: what was reassembled is answered as a whole, and so in fragments.
+#[test]
+fn an_echo_longer_than_a_packet_is_answered_in_fragments() {
+    for (is_v4, protocol, longest) in [(true, protocol::ICMP, 65_507), (false, protocol::ICMPV6, 65_527)] {
+        for len in [100, 1472, 1473, 2000, longest] {
+            let machine = |number| {
+                Machine::new(Device::new(number, <_>::default()), config(number, 1), Peer::default())
+            };
+            let mut world = World::new(machine(2), machine(1), 1, Faults::default());
+            world.run(Duration::from_secs(1), |_| false);
+            let (from, to) = addresses(is_v4);
+            let path = Path { mac: [2, 0, 0, 0, 0, 2], hop: [2, 0, 0, 0, 0, 1], from, to };
+            let question = echo(is_v4, false, len);
+            for (index, bytes) in question.chunks(1400).enumerate() {
+                let is_last = index == question.len().div_ceil(1400) - 1;
+                let frame = fragment(&path, protocol, bytes, index * 1400, is_last);
+                world.flying.insert((world.now, index as u64), (true, frame));
+            }
+            // The bytes of the answer, by their places; headers apart.
+            let mut pieces = std::collections::BTreeMap::new();
+            world.run(Duration::from_secs(1), |world| {
+                for (is_to_right, frame) in world.flying.values() {
+                    assert!(frame.len() <= 1514, "{} bytes in a frame, of {len}", frame.len());
+                    let half = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+                    let (start, offset) = match half(12) {
+                        0x0800 if frame[23] == protocol => (34, (half(20) & 0x1fff) * 8),
+                        0x86dd if frame[20] == protocol::FRAGMENT => (62, half(56) & !7),
+                        // Neighbours are asked for, too.
+                        0x86dd if frame[20] == protocol && frame[54] < 130 => (54, 0),
+                        _ => continue,
+                    };
+                    if !is_to_right {
+                        pieces.insert(offset, frame[start..].to_vec());
+                    }
+                }
+                false
+            });
+            let answer = pieces.into_values().collect::<Vec<_>>().concat();
+            assert!(answer == echo(is_v4, true, len), "{len} bytes, {} came", answer.len());
+            let is_long = frame::ETHERNET + answer.len() + if is_v4 { 20 } else { 40 } > 1514;
+            assert_eq!(counter(&world.right, "packets_fragmented"), u64::from(is_long), "{len}");
+            assert_eq!(counter(&world.left, "packets_reassembled"), u64::from(is_long), "{len}");
+        }
+    }
+}
+
 #[test]
 fn a_ring_without_room_for_all_fragments_takes_none() {
     for room in 1..=5 {
@@ -200,8 +262,7 @@ fn neighbour_discovery_does_not_come_in_fragments() {
     machine.take(NOW, whole);
     assert!(!machine.take_sent().is_empty(), "in one piece it is answered");
     for (offset, bytes) in [(0, &message[..16]), (16, &message[16..])] {
-        let mut frame = fragment(&path, bytes, offset, offset > 0);
-        frame[54] = protocol::ICMPV6;
+        let mut frame = fragment(&path, protocol::ICMPV6, bytes, offset, offset > 0);
         frame[21] = 255;
         machine.take(NOW, frame);
     }

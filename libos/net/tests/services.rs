@@ -14,7 +14,7 @@ use nom_net::tcp::sequence::Seq;
 use nom_net::{
     Application, Config, Family, FlowId, Instant, QueryId, ResolveError, Slice, Stack, checksum, dns,
 };
-use nom_port::nic::{Offloads, Received};
+use nom_port::nic::{Offloads, Received, gather};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 struct Notes {
     resolved: Vec<(QueryId, Result<Vec<IpAddr>, ResolveError>)>,
     filtered: usize,
+    datagrams: Vec<(SocketAddr, Vec<u8>)>,
 }
 
 impl Application<Device> for Notes {
@@ -41,6 +42,10 @@ impl Application<Device> for Notes {
     }
 
     fn received(&mut self, _: &mut Stack<Device>, _: FlowId, _: Slice<Memory>) {}
+
+    fn datagram(&mut self, _: &mut Stack<Device>, _: SocketAddr, from: SocketAddr, bytes: Chain<Memory>) {
+        self.datagrams.push((from, gather(&bytes)));
+    }
 
     fn resolved(
         &mut self,
@@ -100,6 +105,31 @@ fn each_server_is_asked_in_turn_and_then_none() {
         .resolve("a", Family::V4);
     assert_eq!(none, Err(ResolveError::NoServer));
     assert_eq!(dns::SERVER_PORT, 53);
+}
+
+#[test]
+fn questions_do_not_take_what_is_sent_to_bound_ports() {
+    const FREE: u16 = 60_000;
+    let mut machine = machine(|config| config.nameservers = vec![ROUTER.into()]);
+    (49_152..65_535).filter(|port| *port != FREE).for_each(|port| machine.stack.bind(port));
+    let query = machine.stack.resolve("example.org", Family::V4).unwrap();
+    assert_eq!(machine.stack.resolve("example.com", Family::V4), Err(ResolveError::Full), "no port is free");
+    machine.poll(NOW);
+    let sent = datagrams(&machine.take_sent());
+    let [(from, to, asked)] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(from.port(), FREE);
+    // Who takes the port meanwhile gets all but the answer.
+    machine.stack.bind(FREE);
+    let other = SocketAddr::from((ROUTER, 5000));
+    machine.take(NOW, datagram_frame(other, *from, b"hello"));
+    assert_eq!(machine.application.datagrams, [(other, b"hello".to_vec())]);
+    let mut answer = asked.clone();
+    answer[2] |= 0x80;
+    answer[7] = 1;
+    answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, 1]);
+    machine.take(NOW, datagram_frame(*to, *from, &answer));
+    assert_eq!(machine.application.resolved, [(query, Ok(vec![[192, 0, 2, 1].into()]))]);
+    assert_eq!(machine.application.datagrams.len(), 1);
 }
 
 #[test]

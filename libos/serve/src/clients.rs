@@ -388,7 +388,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     }
 
     /// Closes every client's stream behind what it asked for. Whoever has yet to take answers is closed when
-    /// he has.
+    /// he has, or takes nothing of them for too long.
     pub fn close_all<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>) {
         if S::IS_ACTIVE {
             return self.hear_no_more(stack);
@@ -396,6 +396,7 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
         for client in self.clients.iter_mut().flatten() {
             if client.is_stopped {
                 client.is_finished = true;
+                stack.limit_patience(client.flow);
             } else if !client.is_closing {
                 client.is_closing = true;
                 stack.close(client.flow);
@@ -507,6 +508,9 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
             // Who does not read what he asked for is asked to ask no more.
             client.is_stopped = true;
             stack.window(flow, 0);
+            if client.is_closing {
+                stack.limit_patience(flow);
+            }
             return false;
         }
         if client.is_closing {

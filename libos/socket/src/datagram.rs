@@ -15,6 +15,10 @@ const EPHEMERAL: core::ops::Range<u16> = 49_152..65_535;
 /// Most addresses that nobody is at of which a port remembers it.
 const REFUSED_MAX: usize = 16;
 
+/// Bytes that are counted for each datagram that waits, beside the memory in which it came: who sends
+/// datagrams without bytes fills that, too. Its entry takes half of it, in a queue that doubles as it grows.
+const OVERHEAD: usize = 256;
+
 /// A datagram that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedDatagram {
@@ -44,6 +48,13 @@ struct Queued<B> {
     arrived: ArrivedDatagram,
 }
 
+impl<B: Buffer> Queued<B> {
+    /// Bytes of memory that it holds.
+    fn held(&self) -> usize {
+        OVERHEAD + self.bytes.iter().map(Slice::pinned).sum::<usize>()
+    }
+}
+
 /// A UDP port.
 #[derive(Debug)]
 pub(crate) struct Datagrams<B> {
@@ -68,13 +79,14 @@ impl<B: Buffer> Datagrams<B> {
 
     /// Takes what came, or drops and counts it if nobody has read enough of what came before.
     pub fn push(&mut self, from: SocketAddr, bytes: Chain<B>, arrived: ArrivedDatagram) {
-        let pinned: usize = bytes.iter().map(Slice::pinned).sum();
-        if self.held + pinned > self.held_max && !self.queue.is_empty() {
+        let queued = Queued { from, bytes, arrived };
+        let held = self.held + queued.held();
+        if held > self.held_max && !self.queue.is_empty() {
             self.dropped += 1;
             return;
         }
-        self.held += pinned;
-        self.queue.push_back(Queued { from, bytes, arrived });
+        self.held = held;
+        self.queue.push_back(queued);
     }
 
     /// Nobody takes what was sent to an address. Of many of which nobody wants to hear the first are
@@ -183,9 +195,12 @@ impl<N: Observed> Sockets<N> {
         let answers = asked.map(|(_, at_ns)| Answer::to_datagram(at_ns));
         let sent = self.stack.send_in_answer(SocketAddr::new(from, port), to, payload, answers, marks);
         let datagrams = self.datagrams(id)?;
-        if sent == Err(DatagramError::Full) {
-            datagrams.is_blocked = true;
-            self.table.blocked.push(id);
+        datagrams.is_blocked = sent == Err(DatagramError::Full);
+        if datagrams.is_blocked {
+            // Once: who tries again and again makes no list longer.
+            if !self.table.blocked.contains(&id) {
+                self.table.blocked.push(id);
+            }
         } else if asked.is_some() {
             datagrams.asked = None;
             if sent.is_ok() {
@@ -212,9 +227,10 @@ impl<N: Observed> Sockets<N> {
     /// As [`Sockets::receive_from`].
     pub fn receive_datagram(&mut self, id: SocketId, target: &mut [u8]) -> Result<ReceivedDatagram, Error> {
         let datagrams = self.datagrams(id)?;
-        let Queued { from, bytes, arrived } = datagrams.queue.pop_front().ok_or(Error::WouldBlock)?;
+        let queued = datagrams.queue.pop_front().ok_or(Error::WouldBlock)?;
+        datagrams.held -= queued.held();
+        let Queued { from, bytes, arrived } = queued;
         datagrams.asked = Some((from, arrived.at_ns));
-        datagrams.held -= bytes.iter().map(Slice::pinned).sum::<usize>();
         let mut filled = 0;
         for slice in &bytes {
             let count = slice.len().min(target.len() - filled);

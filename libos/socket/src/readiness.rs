@@ -240,7 +240,7 @@ impl Polls {
         &mut self,
         poll: PollId,
         events: &mut [Event],
-        ready_of: impl Fn(SocketId) -> Ready,
+        mut ready_of: impl FnMut(SocketId) -> Ready,
     ) -> Result<usize, Error> {
         let set = self.sets.get_mut(poll).ok_or(Error::BadSocket)?;
         let mut filled = 0;

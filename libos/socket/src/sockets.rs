@@ -153,10 +153,22 @@ impl<N: Observed> Sockets<N> {
     /// last call goes now.
     pub fn poll(&mut self, now: Instant) -> Option<Instant> {
         let due = self.stack.poll(now, &mut self.table);
+        if self.table.blocked.is_empty() { due } else { due.into_iter().chain(self.unblock()).min() }
+    }
+
+    /// Lets datagrams go on if the ring has room; when to look again, if it has none.
+    #[cold]
+    fn unblock(&mut self) -> Option<Instant> {
+        if let Some(again) = self.stack.next_look_for_room() {
+            return Some(again);
+        }
         for id in core::mem::take(&mut self.table.blocked) {
+            if let Ok(Kind::Datagrams(datagrams)) = self.table.socket(id).map(|socket| &mut socket.kind) {
+                datagrams.is_blocked = false;
+            }
             self.table.rise(id, Ready::WRITABLE);
         }
-        due
+        None
     }
 
     /// Has somebody hear what the stack finds out about addresses ([`Stack::discover`]).
@@ -226,13 +238,13 @@ impl<N: Observed> Sockets<N> {
         self.close(id)
     }
 
-    /// What a socket is ready for.
+    /// What a socket is ready for. Of what it is not, those who wait are told once it is.
     ///
     /// # Errors
     /// [`Error::BadSocket`].
-    pub fn ready(&self, id: SocketId) -> Result<Ready, Error> {
+    pub fn ready(&mut self, id: SocketId) -> Result<Ready, Error> {
         let socket = self.table.sockets.get(id).ok_or(Error::BadSocket)?;
-        Ok(ready(&self.stack, socket))
+        Ok(ready(&mut self.stack, socket))
     }
 
     /// A new interest set.
@@ -279,7 +291,7 @@ impl<N: Observed> Sockets<N> {
     /// # Errors
     /// [`Error::BadSocket`].
     pub fn take_ready(&mut self, poll: PollId, events: &mut [Event]) -> Result<usize, Error> {
-        let (stack, sockets) = (&self.stack, &self.table.sockets);
+        let (stack, sockets) = (&mut self.stack, &self.table.sockets);
         let ready_of = |id: SocketId| sockets.get(id).map_or(Ready::NONE, |socket| ready(stack, socket));
         self.table.polls.take(poll, events, ready_of)
     }
@@ -324,7 +336,7 @@ impl<N: Observed> Sockets<N> {
     }
 }
 
-fn ready<N: Observed>(stack: &Stack<N>, socket: &Socket<N::Buffer>) -> Ready {
+fn ready<N: Observed>(stack: &mut Stack<N>, socket: &Socket<N::Buffer>) -> Ready {
     match &socket.kind {
         Kind::Stream(stream) => stream.ready(stack),
         Kind::Listener(listener) => Ready::READABLE.when(!listener.pending.is_empty()),

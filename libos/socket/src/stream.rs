@@ -85,10 +85,11 @@ impl<B: Buffer> Stream<B> {
         }
     }
 
-    pub fn ready<N: Observed<Buffer = B>>(&self, stack: &Stack<N>) -> Ready {
+    /// What it is ready for; if not for sending, the stack will tell when it is.
+    pub fn ready<N: Observed<Buffer = B>>(&self, stack: &mut Stack<N>) -> Ready {
         let is_over = self.end.is_some();
         let is_failed = self.error().is_some();
-        let has_room = self.is_open && stack.has_room(self.flow);
+        let has_room = self.is_open && stack.ask_for_room(self.flow);
         Ready::READABLE.when(!self.inbox.is_empty() || self.is_finished || is_over || self.is_receive_shut)
             | Ready::WRITABLE.when(has_room || is_over || self.is_send_shut)
             | Ready::FINISHED.when(self.is_finished || is_over)
@@ -265,7 +266,7 @@ impl<N: Observed> Sockets<N> {
                 Err(error) => return Err(error),
             }
         }
-        self.ask_for_room(flow);
+        self.stack.ask_for_room(flow);
         self.note_sent(id, sent);
         self.stack.let_go();
         Ok(sent)
@@ -277,11 +278,11 @@ impl<N: Observed> Sockets<N> {
     /// As [`Sockets::send`]: nothing of it is sent.
     pub fn send_bytes(&mut self, id: SocketId, bytes: &Slice<N::Buffer>) -> Result<(), Error> {
         let flow = self.table.stream(id)?.sending_flow()?;
-        if self.ask_for_room(flow) {
+        if !self.stack.ask_for_room(flow) {
             return Err(Error::WouldBlock);
         }
         self.stack.send(flow, bytes.clone())?;
-        self.ask_for_room(flow);
+        self.stack.ask_for_room(flow);
         self.note_sent(id, bytes.len());
         self.stack.let_go();
         Ok(())
@@ -303,23 +304,11 @@ impl<N: Observed> Sockets<N> {
         flow: FlowId,
         make: impl FnOnce(&mut Stack<N>) -> Option<Slice<N::Buffer>>,
     ) -> Result<(), Error> {
-        if self.ask_for_room(flow) {
+        if !self.stack.ask_for_room(flow) {
             return Err(Error::WouldBlock);
         }
         let slice = make(&mut self.stack).ok_or(Error::NoMemory)?;
         Ok(self.stack.send(flow, slice)?)
-    }
-
-    /// Whether a flow's queue is full; if so, the stack will tell when there is room.
-    fn ask_for_room(&mut self, flow: FlowId) -> bool {
-        if self.stack.has_room(flow) {
-            return false;
-        }
-        // What is full takes nothing, and remembers that somebody wanted room.
-        if let Some(slice) = self.stack.buffer(&[]) {
-            let _ = self.stack.send(flow, slice);
-        }
-        true
     }
 
     /// Shuts one side of a stream, or both.

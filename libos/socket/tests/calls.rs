@@ -4,7 +4,8 @@ mod common;
 
 use common::{Device, Pair, Random, address};
 use nom_net::frame::Marks;
-use nom_socket::{Error, Family, ListenAddress, PortSharing, Ready, Shutdown, SocketId, Sockets};
+use nom_port::nic::Nic as _;
+use nom_socket::{Error, Event, Family, ListenAddress, PortSharing, Ready, Shutdown, SocketId, Sockets};
 use std::time::Duration;
 
 const PORT: u16 = 7;
@@ -345,19 +346,65 @@ fn who_sends_datagrams_hears_that_nobody_takes_them() {
 }
 
 #[test]
+fn datagrams_without_bytes_take_memory_too() {
+    const SENT: usize = 500;
+    let mut pair = Pair::new(1, 0);
+    pair.sockets[1].set_receive_max(8 << 10);
+    let server = pair.sockets[1].bind(53).unwrap();
+    let client = pair.sockets[0].bind(0).unwrap();
+    for round in 0..2 {
+        for _ in 0..SENT {
+            pair.sockets[0].send_to(client, b"", address(2, 53)).unwrap();
+            pair.pass(Duration::from_millis(1));
+        }
+        let read = core::iter::from_fn(|| pair.sockets[1].receive_from(server, &mut []).ok()).count();
+        assert!((10..100).contains(&read), "{read} were kept in round {round}");
+        let dropped = (round + 1) * (SENT - read) as u64;
+        assert_eq!(pair.sockets[1].dropped(server), Ok(dropped), "what was read makes room");
+    }
+}
+
+#[test]
 fn a_full_ring_blocks_datagrams_until_it_has_room() {
     let mut pair = Pair::new(1, 0);
     let client = pair.sockets[0].bind(0).unwrap();
     // The neighbour must be known, or datagrams wait for that.
     pair.sockets[0].send_to(client, b"hello", address(2, 9)).unwrap();
     pair.pass(Duration::from_millis(10));
-    let delay = Duration::from_millis(5);
-    pair.sockets[0].stack().set_delay(delay).unwrap();
-    let sent = (0..1000).take_while(|_| pair.sockets[0].send_to(client, b"x", address(2, 9)).is_ok()).count();
-    if sent < 1000 {
-        assert!(!pair.sockets[0].ready(client).unwrap().contains(Ready::WRITABLE));
+    let poll = pair.sockets[0].add_poll();
+    pair.sockets[0].watch(poll, client, 0, Ready::WRITABLE).unwrap();
+    let is_told = |pair: &mut Pair| pair.sockets[0].take_ready(poll, &mut [Event::default()]) == Ok(1);
+    let mut device = pair.wire.device(0).clone();
+    for _ in 0..2 {
+        device.port.borrow_mut().is_stalled = true;
+        let send = |pair: &mut Pair| pair.sockets[0].send_to(client, b"x", address(2, 9));
+        let sent = (0..1000).take_while(|_| send(&mut pair).is_ok()).count();
+        assert!((1..1000).contains(&sent));
+        assert_eq!(send(&mut pair), Err(Error::WouldBlock));
+        assert!(!is_told(&mut pair));
+        pair.pass(Duration::from_millis(1));
+        assert!(!is_told(&mut pair), "the ring is full");
+        device.port.borrow_mut().is_stalled = false;
+        device.kick();
+        pair.pass(Duration::from_millis(1));
+        assert!(is_told(&mut pair));
+        assert_eq!(send(&mut pair), Ok(()));
     }
-    assert!(pair.run(|[left, _]| left.ready(client).unwrap().contains(Ready::WRITABLE)));
+}
+
+#[test]
+fn a_datagram_that_goes_ends_the_wait_for_the_ring() {
+    let mut pair = Pair::new(1, 0);
+    let client = pair.sockets[0].bind(0).unwrap();
+    pair.sockets[0].send_to(client, b"hello", address(2, 9)).unwrap();
+    pair.pass(Duration::from_millis(10));
+    let mut device = pair.wire.device(0).clone();
+    device.port.borrow_mut().is_stalled = true;
+    while pair.sockets[0].send_to(client, b"x", address(2, 9)).is_ok() {}
+    device.port.borrow_mut().is_stalled = false;
+    device.kick();
+    pair.sockets[0].send_to(client, b"x", address(2, 9)).unwrap();
+    assert!(pair.sockets[0].ready(client).unwrap().contains(Ready::WRITABLE));
 }
 
 #[test]

@@ -2,8 +2,12 @@
 
 mod common;
 
-use common::{Pair, address};
-use nom_socket::{Error, Event, Interest, PollId, Ready, SocketId, Trigger};
+use common::{Pair, address, config};
+use nom_net::Stack;
+use nom_socket::{Error, Event, Interest, PollId, Ready, SocketId, Sockets, Trigger};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 /// What machine 1's set reports: tokens, and what for.
@@ -171,4 +175,61 @@ fn a_wait_does_not_cost_more_with_idle_sockets() {
         pair.sockets[1].examined(poll) - before
     });
     assert_eq!(examined[0], examined[1]);
+}
+
+/// Connections of machine 0 whose stack holds little: one with some bytes in its queue and room for more, and
+/// others that then take the room.
+fn crowded_out() -> (Pair, SocketId) {
+    let mut pair = Pair::new(1, 0);
+    let mut config = config(1);
+    config.tcp.queued_max = 256 << 10;
+    pair.sockets[0] = Sockets::new(Stack::new(pair.wire.device(0).clone(), config));
+    let ids: Vec<_> = connections(&mut pair, 8).into_iter().map(|(client, _)| client).collect();
+    // Nothing is acknowledged.
+    pair.wire.loss = 100;
+    assert_eq!(pair.sockets[0].send(ids[0], &[1; 20_000]), Ok(20_000));
+    assert!(pair.sockets[0].ready(ids[0]).unwrap().contains(Ready::WRITABLE));
+    for id in &ids[1..] {
+        while pair.sockets[0].send(*id, &[2; 1000]).is_ok() {}
+    }
+    (pair, ids[0])
+}
+
+#[test]
+fn who_finds_room_gone_is_told_when_it_is_back() {
+    let (mut pair, id) = crowded_out();
+    let poll = pair.sockets[0].add_poll();
+    pair.sockets[0].watch(poll, id, 7, Ready::WRITABLE).unwrap();
+    let mut events = [Event::default(); 2];
+    assert_eq!(pair.sockets[0].take_ready(poll, &mut events), Ok(0), "others took the room");
+    pair.wire.loss = 0;
+    assert!(pair.run(|[left, _]| left.take_ready(poll, &mut events) == Ok(1)));
+    assert_eq!((events[0].token, events[0].ready), (7, Ready::WRITABLE));
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Bell(AtomicU32);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Bell>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn who_is_to_wait_for_room_is_woken_though_there_was_no_memory() {
+    let (mut pair, id) = crowded_out();
+    let bell = Arc::new(Bell::default());
+    let port = pair.wire.device(0).port.clone();
+    port.borrow_mut().is_memory_short = true;
+    assert_eq!(pair.sockets[0].send(id, b"x"), Err(Error::WouldBlock));
+    pair.sockets[0].wake_for(id, Ready::WRITABLE, &Waker::from(bell.clone())).unwrap();
+    port.borrow_mut().is_memory_short = false;
+    pair.wire.loss = 0;
+    assert!(pair.run(|[left, _]| {
+        left.take_woken().into_iter().for_each(Waker::wake);
+        bell.0.load(Ordering::Relaxed) == 1
+    }));
+    assert_eq!(pair.sockets[0].send(id, b"x"), Ok(1));
 }

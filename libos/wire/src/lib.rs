@@ -73,6 +73,8 @@ pub struct Port {
     pub is_sum_good: bool,
     /// Has no memory for copies.
     pub is_memory_short: bool,
+    /// Leaves what is queued where it is, whatever it is told.
+    pub is_stalled: bool,
 }
 
 /// A device of a simulated machine.
@@ -163,6 +165,9 @@ impl Nic for Device {
     fn kick(&mut self) {
         let port = &mut *self.port.borrow_mut();
         port.kicks += 1;
+        if port.is_stalled {
+            return;
+        }
         for (at, frame) in port.queued.drain(..) {
             port.held_max_ns = port.held_max_ns.max(port.now_ns - at);
             port.sent.push(frame);

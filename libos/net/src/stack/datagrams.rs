@@ -179,11 +179,14 @@ impl<N: Nic> Stack<N> {
         if len < HEADER || !chain::keep(&mut payload, HEADER, len - HEADER) {
             return Err(MALFORMED);
         }
+        let is_bound = self.bound.contains(to.port());
         if self.services.takes(to.port()) {
-            self.take_message(application, to.port(), from, &payload);
-            return Ok(());
+            let is_taken = self.take_message(application, to.port(), from, &payload);
+            if is_taken || !is_bound {
+                return Ok(());
+            }
         }
-        if !self.bound.contains(to.port()) {
+        if !is_bound {
             self.port_unreachable(packet, quote);
             return Err(|counters| &mut counters.dropped_udp_port);
         }

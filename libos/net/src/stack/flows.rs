@@ -357,6 +357,16 @@ impl<N: Nic> Stack<N> {
         }
     }
 
+    /// Nobody waits for a flow any more, though it may yet be given more to send before it is closed: a peer
+    /// that takes nothing of that for `linger` is reset, and [`Application::closed`] says so.
+    pub fn limit_patience(&mut self, flow: FlowId) {
+        if let Some(open) = self.open_mut(flow)
+            && !core::mem::replace(&mut open.connection.is_orphan, true)
+        {
+            self.mark(flow);
+        }
+    }
+
     /// Sends no more after what is queued, and goes on receiving, however long the peer takes (a half-close,
     /// RFC 9293 section 3.6).
     pub fn shut_down(&mut self, flow: FlowId) {
@@ -399,15 +409,13 @@ impl<N: Nic> Stack<N> {
         open.mark(flow, &mut self.dirty);
     }
 
-    /// Whether [`Stack::send`] would find room.
-    pub fn has_room(&self, flow: FlowId) -> bool {
-        match self.flows.get(flow) {
-            Some((_, Flow::Open(open))) => {
-                let connection = &open.connection;
-                connection.send.queue.len() < connection.send_limit(&self.config.tcp, &self.held)
-            }
-            _ => true,
-        }
+    /// Whether [`Stack::send`] would not be told to wait. If it would, [`Application::sendable`] says when
+    /// there is room: who found some before may find none now, as what a queue may hold shrinks, too.
+    #[inline]
+    pub fn ask_for_room(&mut self, flow: FlowId) -> bool {
+        let Some((_, Flow::Open(open))) = self.flows.get_mut(flow) else { return true };
+        let outcome = open.connection.make_room(&self.config.tcp, &self.held);
+        self.note_shortness(flow, outcome) != Err(SendError::Full)
     }
 
     /// What all flows hold.

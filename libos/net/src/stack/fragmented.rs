@@ -1,4 +1,5 @@
-//! Datagrams that do not fit into one packet, sent in fragments (RFC 791 section 2.3, RFC 8200 section 4.5).
+//! Datagrams and echoes that do not fit into one packet, sent in fragments (RFC 791 section 2.3, RFC 8200
+//! section 4.5).
 
 use super::Stack;
 use super::datagrams::DatagramError;
@@ -37,8 +38,8 @@ impl<N: Nic> Stack<N> {
         of_segments.into_iter().chain(of_datagrams).fold(link, usize::min)
     }
 
-    /// Sends a datagram in as many fragments as it takes, the last of which is tagged. Of the device's help
-    /// with checksums a fragment has no use.
+    /// Sends a datagram in as many fragments as it takes. Of the device's help with checksums a fragment has
+    /// no use.
     ///
     /// # Errors
     /// [`DatagramError`]; nothing was sent.
@@ -49,11 +50,29 @@ impl<N: Nic> Stack<N> {
         mac: Option<Mac>,
         ports: Ports,
         payload: Chain<N::Buffer>,
+        how: (Option<Tag>, Marks),
+    ) -> Result<(), DatagramError> {
+        let (head, _) = packet::udp(path, ports, &payload, false);
+        let header = &head[path.header_len()..];
+        self.transmit_in_fragments((path, mac), (protocol::UDP, header), payload, how)
+    }
+
+    /// Sends a packet of a protocol, whose payload is `header` and `rest`, in as many fragments as it takes,
+    /// the last of which is tagged.
+    ///
+    /// # Errors
+    /// [`DatagramError`]; nothing was sent.
+    #[cold]
+    pub(super) fn transmit_in_fragments(
+        &mut self,
+        (path, mac): (&Path, Option<Mac>),
+        (protocol, header): (u8, &[u8]),
+        rest: Chain<N::Buffer>,
         (tag, marks): (Option<Tag>, Marks),
     ) -> Result<(), DatagramError> {
-        let total = packet::UDP_HEADER + chain_len(&payload);
-        let header = if path.to.is_ipv4() { frame::IPV4 } else { 0 };
-        if header + total > PACKET_MAX {
+        let total = header.len() + chain_len(&rest);
+        let ip = if path.to.is_ipv4() { frame::IPV4 } else { 0 };
+        if ip + total > PACKET_MAX {
             return Err(DatagramError::TooLong);
         }
         // All but the last have a multiple of 8 bytes.
@@ -61,17 +80,16 @@ impl<N: Nic> Stack<N> {
         if !self.link.has_room_for(total.div_ceil(step).min(ROOM_MOST)) {
             return Err(DatagramError::Full);
         }
-        let (head, _) = packet::udp(path, ports, &payload, false);
-        let header = self.link.nic.buffer(&head[path.header_len()..]).ok_or(DatagramError::Full)?;
-        let datagram: Chain<N::Buffer> = core::iter::once(header).chain(payload).collect();
+        let header = self.link.nic.buffer(header).ok_or(DatagramError::Full)?;
+        let whole: Chain<N::Buffer> = core::iter::once(header).chain(rest).collect();
         let id = self.identifications.next(path.to);
         for offset in (0..total).step_by(step) {
             let len = step.min(total - offset);
             let is_last = offset + len == total;
             let place = FragmentPlace { id, offset, len, is_last };
-            let mut head = frame::fragment_head(path, protocol::UDP, place);
+            let mut head = frame::fragment_head(path, protocol, place);
             marks.put(&mut head);
-            let mut payload = datagram.clone();
+            let mut payload = whole.clone();
             chain::keep(&mut payload, offset, len);
             let tag = tag.filter(|_| is_last);
             self.transmit_to(path.to, mac, Outgoing { head, payload, tag, ..Outgoing::empty() });

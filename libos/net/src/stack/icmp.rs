@@ -5,7 +5,7 @@ use super::segments::transport;
 use super::{Application, Stack};
 use crate::checksum;
 use crate::extensions::Problem;
-use crate::frame::{self, Drop, Ethernet, Packet, Path, protocol};
+use crate::frame::{self, Drop, Ethernet, Marks, Packet, Path, protocol};
 use crate::multicast::QUERY;
 use crate::router::ADVERTISEMENT;
 use crate::table::FourTuple;
@@ -235,19 +235,27 @@ impl<N: Nic> Stack<N> {
         protocol: u8,
         from: IpAddr,
         to: IpAddr,
-        header: [u8; HEADER],
+        mut header: [u8; HEADER],
         payload: Chain<N::Buffer>,
     ) {
         let mac = self.mac_to(to);
         let path = Path { mac: self.link.properties.mac, hop: [0; 6], from, to };
         let len = nom_port::buffer::chain_len(&payload);
-        let (mut head, start) = frame::ip(&path, protocol, HEADER, len);
-        head[start..].copy_from_slice(&header);
         let mut sum = checksum::sum_chain(&header, &payload);
         if protocol == protocol::ICMPV6 {
             sum = checksum::add(sum, checksum::pseudo_header(from, to, protocol, HEADER + len));
         }
-        head[start + 2..start + 4].copy_from_slice(&(!sum).to_be_bytes());
+        header[2..4].copy_from_slice(&(!sum).to_be_bytes());
+        if !self.fits(to, path.header_len() - frame::ETHERNET + HEADER + len) {
+            // An echo is as long as what it answers, which may have come in fragments.
+            let how = (None, Marks::USUAL);
+            if self.transmit_in_fragments((&path, mac), (protocol, &header), payload, how).is_err() {
+                self.link.counters.dropped_ring += 1;
+            }
+            return;
+        }
+        let (mut head, start) = frame::ip(&path, protocol, HEADER, len);
+        head[start..].copy_from_slice(&header);
         let packet = Outgoing { head, payload, checksum: None, segmentation: None, tag: None };
         self.transmit_to(to, mac, packet);
     }

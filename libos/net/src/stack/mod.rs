@@ -455,6 +455,11 @@ impl<N: Nic> Stack<N> {
         &mut self.link.nic
     }
 
+    /// When to look again whether the ring has room for a packet; `None` if it has.
+    pub fn next_look_for_room(&mut self) -> Option<Instant> {
+        (!self.link.has_room()).then(|| self.now + RING_RETRY)
+    }
+
     /// Puts bytes into memory that the device reaches; `None` if that is exhausted.
     pub fn buffer(&mut self, bytes: &[u8]) -> Option<Slice<N::Buffer>> {
         self.link.nic.buffer(bytes)

@@ -1,5 +1,6 @@
 //! What a stack finds out by itself: its address by DHCP, other addresses by DNS.
 
+use super::flows::EPHEMERAL;
 use super::{Application, Stack};
 use crate::chance::Chance;
 use crate::config::Cidr;
@@ -82,13 +83,20 @@ impl<N: Nic> Stack<N> {
         self.services.next = self.services.next.wrapping_add(1);
         let id = QueryId(self.services.next);
         let chance = self.chance(&(&name, id.0));
-        let port =
-            super::flows::EPHEMERAL.start + (chance >> 16) as u16 % super::flows::EPHEMERAL.len() as u16;
+        let port = self.free_port((chance >> 16) as u16).ok_or(ResolveError::Full)?;
         let server = SocketAddr::new(server, dns::SERVER_PORT);
         let transaction = chance as u16;
         let query = Query { id, name, family, transaction, port, server, tries: 0, due: self.now };
         self.services.queries.push(query);
         Ok(id)
+    }
+
+    /// The first port from a place on that neither is bound nor has a question: its answers would be taken
+    /// from those who have it.
+    fn free_port(&self, place: u16) -> Option<u16> {
+        let count = EPHEMERAL.len() as u16;
+        let mut ports = (0..count).map(|step| EPHEMERAL.start + (place % count + step) % count);
+        ports.find(|port| !self.bound.contains(*port) && !self.services.takes(*port))
     }
 
     pub(super) fn chance(&self, about: &impl core::hash::Hash) -> u64 {
@@ -150,19 +158,21 @@ impl<N: Nic> Stack<N> {
         }
     }
 
-    /// Takes a datagram that is for them.
+    /// Takes a datagram if it is for them: what comes to the port of a question and does not answer it is
+    /// for whoever has bound that port since.
     pub(super) fn take_message(
         &mut self,
         application: &mut impl Application<N>,
         port: u16,
         from: SocketAddr,
         bytes: &Chain<N::Buffer>,
-    ) {
+    ) -> bool {
         let bytes = nom_port::nic::gather(bytes);
         if port == dhcp::CLIENT_PORT {
             let client = self.services.client.as_mut().filter(|_| from.port() == dhcp::SERVER_PORT);
             let news = client.and_then(|client| client.take(self.now, &bytes));
-            return self.learn_news(application, news);
+            self.learn_news(application, news);
+            return true;
         }
         let queries = &mut self.services.queries;
         let found = queries.iter().enumerate().find_map(|(index, query)| {
@@ -173,7 +183,9 @@ impl<N: Nic> Stack<N> {
         if let Some((index, answer)) = found {
             let id = queries.swap_remove(index).id;
             application.resolved(self, id, answer);
+            return true;
         }
+        false
     }
 
     /// Nobody else has an address; whether it is one that was lent.

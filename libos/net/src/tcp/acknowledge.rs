@@ -55,10 +55,13 @@ impl<B: Buffer> Connection<B> {
 
     /// Begins to count unanswered attempts anew. Whoever acknowledges nothing of what goes again and again is
     /// gone, whatever else he sends (R2, RFC 9293 section 3.8.3); but a peer that keeps its window shut, or
-    /// speaks while nothing waits to be acknowledged, is there (sections 3.8.4 and 3.8.6.1).
+    /// speaks while nothing waits to be acknowledged, is there (sections 3.8.4 and 3.8.6.1). That it is there
+    /// is not enough where nobody here waits for it to take the rest.
     #[inline]
     pub(super) fn note_life(&mut self, ack: Seq, window: u16) {
-        if self.send.una.before(ack) || self.deadlines.retransmit.is_none() || window == 0 {
+        let is_there = || self.deadlines.retransmit.is_none() || window == 0;
+        let is_last = || self.is_orphan && self.send.is_closing;
+        if self.send.una.before(ack) || is_there() && !is_last() {
             self.retries = 0;
         }
     }
@@ -130,6 +133,7 @@ impl<B: Buffer> Connection<B> {
     #[inline]
     fn progress(&mut self, ack: Seq, acked: u32) {
         let Some(rare) = self.rare.some() else { return };
+        rare.linger = None;
         if rare.not_before.is_some_and(|end| end.before(ack)) {
             rare.not_before = None;
         }

@@ -132,7 +132,7 @@ pub struct Settings {
     /// The same while the connection is being made.
     pub handshake_retries_max: u32,
     /// How long a peer may take to close after we have (FIN-WAIT-2), from its last data on, where nobody here
-    /// wants that data.
+    /// wants that data; and how long it may have no room for what we sent before.
     pub linger: Duration,
 }
 

@@ -237,8 +237,12 @@ impl<B: Buffer> Connection<B> {
         }
     }
 
-    /// Nothing is in flight that would make the peer say how its window is: ask after a while.
+    /// Nothing is in flight that would make the peer say how its window is: ask after a while. If nobody here
+    /// waits for it, our patience ends: else whoever never reads would keep us for ever.
     fn watch_window(&mut self, context: &Context<'_>) {
+        if self.is_orphan {
+            self.rare.make().linger.get_or_insert(context.now + context.settings.linger);
+        }
         if self.deadlines.retransmit.is_none() && !self.is_probe_due {
             let due = context.now + self.rtt.timeout();
             self.rare.make().persist.get_or_insert(due);

@@ -1,6 +1,8 @@
 //! What the passing of time does to a connection (RFC 6298 section 5, RFC 9293 sections 3.8.4 and 3.8.6.1).
 
-use super::connection::{Closed, Connection, Context, Effects, KeepAlive, PeerTimeouts, SmallSegments};
+use super::connection::{
+    Closed, Connection, Context, Effects, KeepAlive, PeerTimeouts, SmallSegments, State,
+};
 use crate::buffer::Buffer;
 use crate::time::Instant;
 
@@ -28,8 +30,17 @@ impl<B: Buffer> Connection<B> {
         }
         if self.rare.some().is_some_and(|rare| take_due(&mut rare.linger, context.now)) {
             // It never said that it has no more to say, so there may have been more.
-            self.end(Closed::TimedOut, effects);
+            self.leave(effects);
         }
+    }
+
+    /// Waits no longer for the peer of a connection that nobody here wants. One that did not take all that it
+    /// was sent is not to believe that this was all.
+    fn leave(&mut self, effects: &mut Effects<B>) {
+        if self.state != State::FinWait2 {
+            self.rare.make().refusal = self.abort();
+        }
+        self.end(Closed::TimedOut, effects);
     }
 
     /// Nothing was acknowledged for too long: go back to the oldest byte and begin slowly (rules 5.4 to 5.6).

@@ -42,6 +42,10 @@ impl<B: Buffer> Connection<B> {
         }
         self.retries = 0;
         self.deadlines.retransmit = None;
+        if let Some(rare) = self.rare.some() {
+            // That SYN went again makes no duplicates of what follows it.
+            rare.not_before = None;
+        }
         self.send.una = segment.ack;
         self.send.next = segment.ack;
         let scale = if segment.flags.any(Flags::SYN) { 0 } else { self.send.scale };

@@ -41,7 +41,8 @@ pub struct Rare {
     pub no_challenge_before: Option<Instant>,
     /// When to ask whether a closed window is still closed.
     pub persist: Option<Instant>,
-    /// The end of our patience in FIN-WAIT-2.
+    /// The end of our patience with the peer of a connection that nobody here wants: in FIN-WAIT-2, and while
+    /// it has no room for what is left.
     pub linger: Option<Instant>,
     /// When the next burst may go.
     pub pace: Pace,

@@ -127,6 +127,9 @@ impl<B: Buffer, S: Service<B>> Clients<B, S> {
     fn send_on<N: Nic<Buffer = B>, C: Clock>(&mut self, stack: &mut Measured<N, C>, flow: FlowId) -> bool {
         let Some(client) = self.client(flow) else { return false };
         if !client.drain(stack) {
+            if client.is_closing {
+                stack.limit_patience(flow);
+            }
             return false;
         }
         if client.is_closing {

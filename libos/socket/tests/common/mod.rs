@@ -18,12 +18,15 @@ use std::time::Duration;
 const NUMBERS: [u8; 2] = [1, 2];
 
 pub fn stack(device: &Device) -> Stack<Device> {
-    let number = device.properties.mac[5];
+    Stack::new(device.clone(), config(device.properties.mac[5]))
+}
+
+/// What machine `number` is told.
+pub fn config(number: u8) -> Config {
     let address = Cidr { address: [10, 0, 0, number].into(), prefix: 24 };
     let secret = [u64::from(number); 4];
     let nameservers = vec![[10, 0, 0, NUMBERS[0]].into()];
-    let config = Config { addresses: vec![address], nameservers, ..Config::new(secret) };
-    Stack::new(device.clone(), config)
+    Config { addresses: vec![address], nameservers, ..Config::new(secret) }
 }
 
 pub fn address(number: u8, port: u16) -> SocketAddr {
