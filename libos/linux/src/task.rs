@@ -523,6 +523,7 @@ impl Task {
         self.process.for_files.end(self.id);
         self.process.tasks.borrow_mut().remove(&self.id);
         self.process.thread_ended.wake_all();
+        nom_rt::retire();
         self.runs_no_more();
         if self.process.tasks.borrow().is_empty() {
             self.process.finish();

@@ -65,6 +65,7 @@ pub mod meter;
 pub mod poller;
 pub mod queues;
 pub mod rest;
+mod retired;
 pub mod scheduler;
 pub mod sleep;
 pub mod task;
@@ -79,6 +80,7 @@ pub use inbox::Remote;
 pub use meter::{Activity, INFRASTRUCTURE};
 pub use poller::{Poller, Progress};
 pub use rest::Thresholds;
+pub use retired::{Sweep, retire};
 pub use wait_queue::WaitQueue;
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::{BitAnd, BitOr};
 use core::task::Waker;
+use nom_rt::Sweep;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 
@@ -110,6 +111,7 @@ pub(crate) struct Watchers {
     polls: SmallVec<[PollId; 1]>,
     /// Tasks and threads that wait for this socket alone, with what for.
     wakers: SmallVec<[(Ready, Waker); 2]>,
+    sweep: Sweep,
 }
 
 impl Watchers {
@@ -118,7 +120,12 @@ impl Watchers {
         let known = self.wakers.iter_mut().find(|(_, other)| other.will_wake(waker));
         match known {
             Some((wanted, _)) => *wanted = *wanted | interest,
-            None => self.wakers.push((interest, waker.clone())),
+            None => {
+                if self.sweep.is_due(self.wakers.len()) {
+                    self.wakers.drain(..).for_each(|(_, gone)| gone.wake());
+                }
+                self.wakers.push((interest, waker.clone()));
+            }
         }
     }
 }

@@ -106,6 +106,13 @@ struct Member {
     waker: Waker,
 }
 
+impl Drop for Member {
+    fn drop(&mut self) {
+        // Its waker is where the descriptor's waiters are.
+        nom_rt::retire();
+    }
+}
+
 impl Member {
     /// What it is ready for, of what is told of it.
     fn ready(&self, description: &Description) -> Events {
@@ -490,6 +497,31 @@ mod tests {
         assert_eq!([add(6, 3), add(5, 6)], [Ok(()); 2]);
         assert_eq!(add(6, 0), Err(Errno::ELOOP));
         assert!(set_of(&sets[0]).expect("a set").ready().is_none());
+    }
+
+    #[test]
+    fn who_is_taken_in_and_out_again_is_not_kept_by_what_he_waited_for() {
+        /// Counts those who are there.
+        struct There(Arc<AtomicUsize>);
+        impl Wake for There {
+            fn wake(self: Arc<Self>) {}
+        }
+        impl Drop for There {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let (reader, _writer) = pipe();
+        let there = Arc::new(AtomicUsize::new(0));
+        for _ in 0..1000 {
+            there.fetch_add(1, Ordering::Relaxed);
+            let member = Waker::from(Arc::new(There(there.clone())));
+            reader.wake(&member);
+            let (epoll, empty) = (Epoll::default(), description(pipe().0));
+            epoll.add(3, &empty, INTEREST).expect("taken in");
+            epoll.remove(3, &empty).expect("taken out");
+        }
+        assert!(there.load(Ordering::Relaxed) < 200, "{there:?} are kept");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! What something open is ready for, and who waits for that.
 
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
+use nom_rt::Sweep;
 
 /// A set of conditions, by the bits of poll(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,22 +62,30 @@ impl Events {
     }
 }
 
-/// Those who wait until something changes; each is woken once.
+/// Those who wait until something changes; each is woken once, and now and then for nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters(RefCell<Vec<Waker>>);
+pub(crate) struct Waiters {
+    waiting: RefCell<Vec<Waker>>,
+    sweep: Cell<Sweep>,
+}
 
 impl Waiters {
     /// One more.
     pub fn add(&self, waker: &Waker) {
-        let mut waiting = self.0.borrow_mut();
-        if !waiting.iter().any(|other| other.will_wake(waker)) {
-            waiting.push(waker.clone());
+        if self.waiting.borrow().iter().any(|other| other.will_wake(waker)) {
+            return;
         }
+        let mut sweep = self.sweep.get();
+        if sweep.is_due(self.waiting.borrow().len()) {
+            self.wake();
+        }
+        self.sweep.set(sweep);
+        self.waiting.borrow_mut().push(waker.clone());
     }
 
     /// Something changed.
     pub fn wake(&self) {
-        let waiting = core::mem::take(&mut *self.0.borrow_mut());
+        let waiting = self.waiting.take();
         waiting.into_iter().for_each(Waker::wake);
     }
 }
