@@ -14,6 +14,7 @@ pub mod files;
 mod http;
 mod ledger;
 pub mod meter;
+mod name;
 mod pace;
 mod price_book;
 mod provider;

@@ -39,7 +39,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Largest body of a request, in bytes.
-const BODY_MAX: usize = 1 << 20;
+pub(crate) const BODY_MAX: usize = 1 << 20;
 /// How long a request may take to come in and be answered; events may follow for as long as they like.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// From one step of a price to the next.

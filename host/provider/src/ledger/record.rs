@@ -1,13 +1,14 @@
 //! Entering records.
 
 use super::{Charged, LedgerError};
+use crate::name;
 use nom_economy::ledger::Money;
 use nom_economy::units::Dollars;
 use nom_proto::ledger::{Entered, NewRecord};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-/// Most characters of an id, and of the names of machines and activities.
-pub const NAME_MAX: usize = 128;
+/// Most characters of an id: there is room for a machine's name, two numbers and what is between them.
+const ID_MAX: usize = 256;
 
 /// A record that cannot be entered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +57,9 @@ pub fn enter(transaction: &Connection, batch: &[Charged]) -> Result<Entered, Led
 
 /// Checks a record by itself, and gives its cost in nano-dollars.
 fn check(record: &NewRecord) -> Result<i64, Fault> {
-    check_name("id", &record.id)?;
+    if !name::is_text(&record.id, ID_MAX) {
+        return Err(("id", format!("{:?}", record.id), name::expected_text(ID_MAX)));
+    }
     check_name("machine", &record.machine)?;
     check_name("activity", &record.activity)?;
     let unit = record.resource.counted_in();
@@ -78,12 +81,11 @@ fn check(record: &NewRecord) -> Result<i64, Fault> {
     cost_nanos(record)
 }
 
-fn check_name(field: &'static str, name: &str) -> Result<(), Fault> {
-    let length = name.chars().count();
-    if (1..=NAME_MAX).contains(&length) && !name.chars().any(char::is_control) {
+fn check_name(field: &'static str, word: &str) -> Result<(), Fault> {
+    if name::is_name(word) {
         return Ok(());
     }
-    Err((field, format!("{name:?}"), format!("1 to {NAME_MAX} characters, none of them a control character")))
+    Err((field, format!("{word:?}"), name::expected()))
 }
 
 fn cost_nanos(record: &NewRecord) -> Result<i64, Fault> {
