@@ -72,10 +72,13 @@ fn check(record: &NewRecord) -> Result<i64, Fault> {
     if record.to_unix_ns <= record.from_unix_ns {
         return Err(("to_unix_ns", record.to_unix_ns.to_string(), "a time after from_unix_ns".to_owned()));
     }
-    let numbers = [("quantity", record.quantity), ("to_unix_ns", record.to_unix_ns)];
-    for (field, number) in numbers {
-        if i64::try_from(number).is_err() {
-            return Err((field, number.to_string(), format!("at most {}", i64::MAX)));
+    let numbers = [
+        ("quantity", record.quantity, NewRecord::QUANTITY_MAX),
+        ("to_unix_ns", record.to_unix_ns, i64::MAX.unsigned_abs()),
+    ];
+    for (field, number, most) in numbers {
+        if number > most {
+            return Err((field, number.to_string(), format!("at most {most}")));
         }
     }
     cost_nanos(record)
@@ -92,9 +95,9 @@ fn cost_nanos(record: &NewRecord) -> Result<i64, Fault> {
     let units = record.quantity as f64 / record.resource.counts_per_unit() as f64;
     let dollars = Dollars::new(units * record.unit_price).ok();
     let nanos = dollars.and_then(|dollars| i64::try_from(Money::from(dollars).nanos()).ok());
-    nanos.ok_or_else(|| {
+    nanos.filter(|nanos| *nanos <= NewRecord::COST_MAX_NANOS).ok_or_else(|| {
         let detail = format!("{} for {} {}", record.unit_price, record.quantity, record.unit);
-        ("unit_price", detail, "a cost below 9 billion dollars".to_owned())
+        ("unit_price", detail, "a cost of at most a billion dollars".to_owned())
     })
 }
 
