@@ -18,6 +18,7 @@ mod name;
 mod pace;
 mod price_book;
 mod provider;
+mod secret_file;
 mod source;
 mod status_book;
 pub mod tls;
