@@ -41,8 +41,8 @@ pub struct NewRecord {
 }
 
 impl NewRecord {
-    /// The largest quantity of a record: a thousand cores for 11 days, a TiB for 10, an Exabyte. A record lasts
-    /// seconds; who has to do with more makes several of it.
+    /// The largest quantity of a record: a thousand cores for 11 days, a TiB for 10, an exabyte. A record
+    /// lasts seconds; who has to do with more makes several of it.
     pub const QUANTITY_MAX: u64 = 1_000_000_000_000_000_000;
     /// The largest cost of a record, in nano-dollars: a billion dollars.
     pub const COST_MAX_NANOS: i64 = 1_000_000_000_000_000_000;

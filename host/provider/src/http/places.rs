@@ -10,11 +10,12 @@ pub const CONNECTIONS_MAX: usize = 960;
 
 /// All places.
 ///
-/// An address gets one more as long as it has fewer than are free: alone it gets half of all, so that hundreds
-/// of machines may stand behind one, at four connections each (prices, reports, records, what the meter asks);
-/// the second one half of the rest. That is how switches share out their memory (Choudhury and Hahne, "Dynamic
-/// queue length thresholds for shared-memory packet switches", 1998): with a limit that is the same however
-/// many there are, two addresses could have everything, or one could not have what nobody wants.
+/// An address gets one more as long as it has fewer than are free. Alone it gets half of all, so that a
+/// hundred machines may stand behind one, at four connections each (prices, reports, records, what the meter
+/// asks); the second one gets half of the rest. That is how switches share out their memory (Choudhury and
+/// Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998): with a limit that is
+/// the same however many there are, two addresses could have everything, or one could not have what nobody
+/// wants.
 #[derive(Debug)]
 pub struct Places {
     most: usize,

@@ -180,8 +180,9 @@ fn the_bill_has_every_mandatory_column_and_adds_up() {
 fn with_immense_records(path: &Path) -> Ledger {
     let ledger = Ledger::open(Some(path)).expect("made");
     let other = Connection::open(path).expect("a second connection");
-    let row = "INSERT INTO record (id, machine, activity, resource, quantity, unit, unit_price, from_unix_ns, \
-               to_unix_ns, cost_nanos) VALUES (?1, 'web-1', ?2, 'network_out', ?3, 'byte', 0.0, 1, 2, ?3)";
+    let row = "INSERT INTO record (id, machine, activity, resource, quantity, unit, unit_price, \
+               from_unix_ns, to_unix_ns, cost_nanos) \
+               VALUES (?1, 'web-1', ?2, 'network_out', ?3, 'byte', 0.0, 1, 2, ?3)";
     for (id, activity) in [("a", "x"), ("b", "x"), ("c", "y"), ("d", "y")] {
         other.execute(row, rusqlite::params![id, activity, i64::MAX]).expect("entered");
     }
@@ -253,6 +254,7 @@ proptest! {
         prop_assert_eq!(summary.sums.len(), 1);
         let quantity: u128 = quantities.iter().map(|(quantity, _)| u128::from(*quantity)).sum();
         prop_assert_eq!(summary.sums[0].quantity, quantity);
-        prop_assert_eq!(summary.cost_nanos, all.records.iter().map(|record| i128::from(record.cost_nanos)).sum::<i128>());
+        let costs = all.records.iter().map(|record| i128::from(record.cost_nanos));
+        prop_assert_eq!(summary.cost_nanos, costs.sum::<i128>());
     }
 }

@@ -154,8 +154,8 @@ impl Meter {
     /// Meters whatever can be counted.
     ///
     /// # Errors
-    /// If the provider does not answer, the activity has a name that no record may have, or the system refuses
-    /// a thread.
+    /// If the provider does not answer, the activity has a name that no record may have, or the system
+    /// refuses a thread.
     pub fn start(mut counter: Box<dyn Counter>, charge: Charge) -> Result<Meter> {
         ensure!(
             name::is_name(&charge.activity),

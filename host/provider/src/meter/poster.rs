@@ -1,7 +1,7 @@
 //! Entering records in the ledger, however long that takes.
 //!
-//! A record that the provider refuses for what is in it would be refused for ever, and whatever waits behind it
-//! would never be charged. So it is found, by halves of what it was refused with, and told of as lost.
+//! A record that the provider refuses for what is in it would be refused for ever, and whatever waits behind
+//! it would never be charged. So it is found, by halves of what it was refused with, and told of as lost.
 
 use super::{Charge, Happening};
 use crate::http::BODY_MAX;
@@ -104,7 +104,8 @@ impl Desk {
     fn insist(&self, records: &[NewRecord]) -> Result<Option<String>, NobodyWaits> {
         let mut pause = PAUSE_MIN;
         loop {
-            // Records that are entered twice are known by their ids, so whatever went wrong, once more is right.
+            // Records that are entered twice are known by their ids, so whatever went wrong, once more is
+            // right.
             match self.ask(records) {
                 Ok((status, _)) if is_success(status) => return Ok(None),
                 Ok((status, reason)) if REFUSALS.contains(&status) => {
