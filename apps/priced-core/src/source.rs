@@ -19,7 +19,7 @@ pub enum Source {
 pub enum BadSource {
     /// It is not an address, and not `fixed:`.
     #[error(
-        "`{0}`: expected ADDRESS:PORT, such as 10.0.2.2:7007, or fixed:PRICES, such as fixed:core=1,2@60s"
+        "`{0}`: expected ADDRESS:PORT, such as 10.0.2.2:7070, or fixed:PRICES, such as fixed:core=1,2@60s"
     )]
     Unknown(String),
     /// What follows `fixed:`.
@@ -28,7 +28,7 @@ pub enum BadSource {
 }
 
 impl Source {
-    /// Reads `10.0.2.2:7007` or `fixed:network_out=1`.
+    /// Reads `10.0.2.2:7070` or `fixed:network_out=1`.
     ///
     /// # Errors
     /// [`BadSource`].

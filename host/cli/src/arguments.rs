@@ -140,7 +140,7 @@ Examples:
   nom run --host memcached             as root: as a process on a TAP device, with no machine
   nom run --watch memcached            see what it earns
   nom run --watch --prices network_out=1@0s,10@60s memcached
-  nom run -d --provider localhost:8080 memcached
+  nom run -d --provider localhost:7070 memcached
   nom run /usr/bin/memcached -u nobody    a Linux program as it is, with what it needs
   nom run --root /srv/debian /usr/sbin/nginx    the same, with a whole tree of files
   nom run --watch --utility apps/contracts/penalty.toml /usr/bin/memcached -u nobody    one that earns

@@ -59,6 +59,9 @@ impl Metering {
     pub fn conclude(mut self, say: impl Fn(&str)) {
         if let Some(meter) = self.meter.take() {
             let metered = meter.finish(PATIENCE);
+            for record in metered.refused {
+                say(&format!("{record}, and charged to nobody"));
+            }
             if metered.lost > 0 {
                 say(&format!("{} records of what it used were not entered in the ledger", metered.lost));
             }

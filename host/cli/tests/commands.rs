@@ -102,9 +102,9 @@ const BESIDE: [(&str, &str, &str); 4] = [
         "nom run --network bridge --cpus 2 -m 128M -e control=9999 -p 9999:9999 memcached",
         "serves at",
     ),
-    ("docs/earn.md", "nom provider --listen 127.0.0.1:8080 --prices network_out=1", "http://"),
+    ("docs/earn.md", "nom provider --listen 127.0.0.1:7070 --prices network_out=1", "http://"),
     ("docs/grid.md", "nom run --network bridge -m 128M -p 9999:9999 apps/memcached/shares.toml", "serves at"),
-    ("docs/watch.md", "nom provider --listen 127.0.0.1:8080 --prices network_out=1", "http://"),
+    ("docs/watch.md", "nom provider --listen 127.0.0.1:7070 --prices network_out=1", "http://"),
 ];
 
 /// All documents, and the commands between their fences.

@@ -40,6 +40,14 @@ pub struct NewRecord {
     pub to_unix_ns: u64,
 }
 
+impl NewRecord {
+    /// The largest quantity of a record: a thousand cores for 11 days, a TiB for 10, an exabyte. A record
+    /// lasts seconds; who has to do with more makes several of it.
+    pub const QUANTITY_MAX: u64 = 1_000_000_000_000_000_000;
+    /// The largest cost of a record, in nano-dollars: a billion dollars.
+    pub const COST_MAX_NANOS: i64 = 1_000_000_000_000_000_000;
+}
+
 /// What came of entering records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -83,7 +91,7 @@ pub struct Summary {
     /// One for each tenant, machine, activity and resource.
     pub sums: Vec<Sum>,
     /// What is owed for all, in nano-dollars.
-    pub cost_nanos: i64,
+    pub cost_nanos: i128,
 }
 
 /// What an activity of a machine consumed of one resource.
@@ -101,7 +109,7 @@ pub struct Sum {
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::prices::describe))]
     pub resource: Resource,
     /// How much, in `unit`.
-    pub quantity: u64,
+    pub quantity: u128,
     /// [`Resource::counted_in`].
     pub unit: String,
     /// How many records that are.
@@ -111,7 +119,7 @@ pub struct Sum {
     /// End of the last.
     pub to_unix_ns: u64,
     /// What is owed for it, in nano-dollars.
-    pub cost_nanos: i64,
+    pub cost_nanos: i128,
 }
 
 #[cfg(test)]

@@ -28,4 +28,15 @@ pub struct MeterReport {
     /// Why energy is not metered, if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_refused: Option<String>,
+    /// Records that the provider refused for what is in them: what they are for is charged to nobody.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub records_refused: u64,
+    /// The first of them, with the reason, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_refused: Option<String>,
+}
+
+/// So that a provider that does not know the count yet takes the report of who has none.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -1,6 +1,7 @@
 //! TLS: a provider's certificate, which it makes itself at its first start, and clients that know it by its
 //! fingerprint rather than by a name that somebody vouches for.
 
+use crate::secret_file;
 use anyhow::{Context, Result, bail, ensure};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -9,10 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme};
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -97,12 +95,7 @@ impl Identity {
     /// If the file can be neither read nor made, or holds something else.
     pub fn from_file(path: &Path, hosts: &[String]) -> Result<Identity> {
         let named = || format!("certificate {}", path.display());
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        match made {
-            Ok(mut file) => file.write_all(fresh(hosts)?.as_bytes()).with_context(named)?,
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(named),
-        }
+        secret_file::make(path, || fresh(hosts)).with_context(named)?;
         Identity::from_pem(&std::fs::read_to_string(path).with_context(named)?).with_context(named)
     }
 
@@ -284,6 +277,10 @@ mod tests {
         assert_eq!(fingerprint_of(&path).expect("read"), made);
         assert_eq!(path.metadata().expect("it exists").permissions().mode() & 0o777, 0o600);
         assert_ne!(Identity::make(&[]).expect("another").fingerprint(), made);
+        let other = directory.path().join("other.pem");
+        let error = Identity::from_file(&other, &["bills.ex\u{e4}mple".into()]).expect_err("no such name");
+        assert!(format!("{error:#}").contains("a certificate of these names"), "{error:#}");
+        Identity::from_file(&other, &["bills.example".into()]).expect("made, now that its name is one");
         std::fs::write(&path, "no certificate").expect("written");
         let error = format!("{:#}", Identity::from_file(&path, &[]).expect_err("no certificate"));
         assert!(error.contains("certificate.pem") && error.contains("no certificate"), "{error}");

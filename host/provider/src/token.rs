@@ -1,5 +1,6 @@
 //! The operator's token: who knows it may set prices and write the ledger.
 
+use crate::secret_file;
 use anyhow::{Context, Result, ensure};
 use std::fmt;
 use std::fs::OpenOptions;
@@ -46,16 +47,8 @@ impl Token {
     /// If the file can be neither read nor made, or holds no token.
     pub fn from_file(path: &Path) -> Result<Token> {
         let named = || format!("token file {}", path.display());
-        let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        match create {
-            Ok(mut file) => {
-                let token = Token::random()?;
-                writeln!(file, "{}", token.0).with_context(named)?;
-                Ok(token)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Token::read(path),
-            Err(error) => Err(error).with_context(named),
-        }
+        secret_file::make(path, || Ok(Token::random()?.0 + "\n")).with_context(named)?;
+        Token::read(path)
     }
 
     /// The one in the file at `path`.

@@ -127,7 +127,22 @@ fn a_status_without_a_name_is_refused() {
         let (status, problem) = post(&url, Some(provider.token()), &status);
         assert_eq!((status, &problem["field"]), (422, &json!("machine")));
     }
+    let activities = |name: &str| {
+        let mut status = serde_json::to_value(status("memcached", 1)).expect("plain data");
+        let figures = ["at_ns", "core_ns", "requests", "latency_ns", "received_bytes", "sent_bytes"];
+        let figures = figures.into_iter().chain(["connections", "memory_bytes", "cost", "profit"]);
+        let mut activity: Value = figures.map(|figure| (figure.to_owned(), json!(1))).collect();
+        activity["name"] = name.into();
+        status["activities"] = json!([activity]);
+        status
+    };
+    // The last one is a name, and none any more behind that of its application.
+    for name in [String::new(), "\n".to_owned(), "x".repeat(129), "x".repeat(120)] {
+        let (status, problem) = post(&url, Some(provider.token()), &activities(&name));
+        assert_eq!((status, &problem["field"]), (422, &json!("activities[0].name")), "{name:?}: {problem}");
+    }
     assert!(provider.statuses().is_empty());
+    assert_eq!(post(&url, Some(provider.token()), &activities(&"x".repeat(118))).0, 204);
 }
 
 fn record(id: &str, quantity: u64) -> Value {

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{PATIENCE, get_as};
+use common::{PATIENCE, get_as, post, status};
 use nom_proto::prices::Resource;
+use nom_proto::status::Activity;
 use nom_provider::meter::{Bytes, Charge, Counter, Meter};
 use nom_provider::{Config, Provider, Token};
 use std::path::Path;
@@ -109,6 +110,53 @@ fn a_price_change_ends_a_record_at_once() {
     let prices: Vec<_> = records["records"].as_array().expect("records").iter().collect();
     assert_eq!(prices.iter().map(|record| record["quantity"].as_u64().unwrap_or(0)).sum::<u64>(), 500);
     assert!(prices.len() >= 5, "{records}");
+}
+
+#[test]
+fn no_word_of_a_machine_stops_its_meter() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let provider = provider(directory.path(), "127.0.0.1:0");
+    provider.set_prices(&[(Resource::NetworkOut, 10.0)]).expect("good");
+    let keys = provider.register("web-1", None).expect("registered");
+    let charge = Charge {
+        provider: provider.url(),
+        key: keys.meter_key,
+        machine: keys.name,
+        activity: "memcached".into(),
+    };
+    let traffic = Traffic::default();
+    let meter = Meter::start(Box::new(traffic.clone()), charge).expect("metered");
+    let mut status = status("memcached", 1);
+    for name in ["", "\n", &"x".repeat(129), &"x".repeat(128)] {
+        let sent_bytes = 1 << 40;
+        status.activities.push(Activity { name: name.into(), at_ns: 1, sent_bytes, ..Activity::default() });
+    }
+    let status = serde_json::to_value(&status).expect("plain data");
+    post(&format!("{}/v1/status", provider.url()), Some(&keys.machine_key), &status);
+    // Until the meter has heard of it, if it can.
+    for sent in 1..=4 {
+        traffic.send(1000);
+        wait("what was sent", || entered(&provider) == sent * 1000);
+    }
+    let metered = meter.finish(PATIENCE);
+    assert_eq!((metered.lost, entered(&provider)), (0, 4000));
+}
+
+#[test]
+fn a_machine_with_the_longest_name_is_metered() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let provider = provider(directory.path(), "127.0.0.1:0");
+    let keys = provider.register(&"x".repeat(128), None).expect("registered");
+    let (machine, activity) = (keys.name, "y".repeat(128));
+    let charge = Charge { provider: provider.url(), key: keys.meter_key, machine, activity };
+    let traffic = Traffic::default();
+    let meter = Meter::start(Box::new(traffic.clone()), charge.clone()).expect("metered");
+    traffic.send(1000);
+    let metered = meter.finish(PATIENCE);
+    assert_eq!((metered.lost, entered(&provider)), (0, 1000), "{:?}", metered.refused);
+    let nameless = Charge { activity: "y".repeat(129), ..charge };
+    let refusal = format!("{:#}", Meter::start(Box::<Traffic>::default(), nameless).expect_err("no name"));
+    assert!(refusal.contains("yyy") && refusal.contains("1 to 128 characters"), "{refusal}");
 }
 
 #[test]

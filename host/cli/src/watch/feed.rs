@@ -19,7 +19,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Longest line of a stream.
 const LINE_BYTES: u64 = 1 << 20;
 
-/// Follows the provider at `base`, such as `http://127.0.0.1:8080`, as long as somebody receives, by `key`
+/// Follows the provider at `base`, such as `http://127.0.0.1:7070`, as long as somebody receives, by `key`
 /// what not everybody may read.
 pub fn follow(base: &str, key: Option<&str>, updates: &Sender<Update>) {
     let authorization = key.map(|key| format!("Bearer {key}"));

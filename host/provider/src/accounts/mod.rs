@@ -8,6 +8,7 @@ mod key;
 pub use key::Key;
 
 use crate::ledger::schema;
+use crate::name;
 use anyhow::{Context, Result, bail, ensure};
 use nom_proto::account::{MachineKeys, NewMachine, Role};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -15,8 +16,6 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use subtle::ConstantTimeEq;
 
-/// Most characters of a name.
-const NAME_MAX: usize = 128;
 /// Machines that may be registered at most.
 pub(crate) const MACHINES_MAX: u64 = 100_000;
 
@@ -191,14 +190,8 @@ impl Accounts {
     }
 }
 
-/// Whether people can read it and stores can keep it.
-fn check_name(name: &str) -> Result<()> {
-    let length = name.chars().count();
-    let fits = (1..=NAME_MAX).contains(&length) && !name.chars().any(char::is_control);
-    ensure!(
-        fits,
-        "{name:?} is no name: expected 1 to {NAME_MAX} characters, none of them a control character"
-    );
+fn check_name(word: &str) -> Result<()> {
+    ensure!(name::is_name(word), "{word:?} is no name: expected {}", name::expected());
     Ok(())
 }
 

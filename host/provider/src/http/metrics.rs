@@ -164,17 +164,21 @@ fn money(registry: &mut Registry, present: &[&Status]) {
 
 /// What meters measured, beside what machines say.
 fn meters(registry: &mut Registry, shared: &Shared, sight: &Sight) {
-    let (busy, configured, disagreements) = (Gauges::default(), Gauges::default(), Counters::default());
+    let (busy, configured) = (Gauges::default(), Gauges::default());
+    let (disagreements, refused) = (Counters::default(), Counters::default());
     for report in shared.meters.all().into_iter().filter(|report| sight.has(&report.machine, shared)) {
         let labels = vec![("machine", report.machine.clone())];
         busy.get_or_create(&labels).set(report.cores_busy);
         configured.get_or_create(&labels).set(report.memory_configured as f64);
         disagreements.get_or_create(&labels).inc_by(report.disagreements as f64);
+        refused.get_or_create(&labels).inc_by(report.records_refused as f64);
     }
     registry.register("meter_busy_cores", "Processor time of a machine, over time", busy);
     registry.register("meter_memory_configured_bytes", "Memory that a machine may have", configured);
     let help = "Stretches in which a machine's word and what was measured could not both be true";
     registry.register("meter_disagreements", help, disagreements);
+    let help = "Records of a machine that were refused for what is in them, and that nobody is charged for";
+    registry.register("meter_records_refused", help, refused);
 }
 
 fn per_second(status: &Status, count: u64) -> f64 {

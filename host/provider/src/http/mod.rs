@@ -3,11 +3,13 @@
 mod access;
 mod connections;
 mod hosts;
+mod impatient;
 mod ledger;
 mod machines;
 mod meters;
 mod metrics;
 mod openapi;
+mod places;
 mod prices;
 mod problem;
 mod rates;
@@ -31,6 +33,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use nom_proto::path;
+use places::{CONNECTIONS_MAX, Places};
 use problem::Refusal;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -39,7 +42,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Largest body of a request, in bytes.
-const BODY_MAX: usize = 1 << 20;
+pub(crate) const BODY_MAX: usize = 1 << 20;
 /// How long a request may take to come in and be answered; events may follow for as long as they like.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// From one step of a price to the next.
@@ -78,7 +81,8 @@ pub(crate) fn spawn(
         if shared.prices.is_paced() {
             drop(runtime.spawn(keep_pace(shared.clone())));
         }
-        runtime.block_on(connections::serve(listener, tls.map(Into::into), router(shared), stopped));
+        let places = Places::new(CONNECTIONS_MAX);
+        runtime.block_on(connections::serve(listener, tls.map(Into::into), router(shared), places, stopped));
         runtime.shutdown_background();
     })
 }

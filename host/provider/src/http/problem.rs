@@ -9,6 +9,9 @@ use axum::response::{IntoResponse, Response};
 use nom_proto::problem::Problem;
 use serde::de::DeserializeOwned;
 
+/// After how many seconds somebody may hope for a place.
+const CROWDED_SECONDS: u64 = 5;
+
 /// A request that is refused.
 #[derive(Debug)]
 pub struct Refusal {
@@ -42,6 +45,14 @@ impl Refusal {
         let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "that is too many requests");
         let refusal = refusal.about("the rate of requests", format!("at most {per_second} a second"));
         Refusal { header: Some((header::RETRY_AFTER, seconds.into())), ..refusal }
+    }
+
+    /// One of somebody at an address that has its share of connections.
+    pub fn crowded() -> Refusal {
+        let detail = "there are too many connections from this address, or all together";
+        let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, detail);
+        let refusal = refusal.about("the number of connections", "as many as are left free for others");
+        Refusal { header: Some((header::RETRY_AFTER, CROWDED_SECONDS.into())), ..refusal }
     }
 
     /// One for which the provider is to blame.

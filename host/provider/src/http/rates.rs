@@ -38,14 +38,18 @@ impl Rates {
         ask(&self.accounts, &(identity.role.name(), identity.name.clone()))
     }
 
-    /// The same for a request without a good key. Of an IPv6 address the network counts, in which its owner
-    /// has as many addresses as he likes.
+    /// The same for a request without a good key.
     pub fn address(&self, address: IpAddr) -> Option<u64> {
-        let network = match address {
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
-            IpAddr::V4(_) => address,
-        };
-        ask(&self.addresses, &network)
+        ask(&self.addresses, &network_of(address))
+    }
+}
+
+/// What counts as one client: of an IPv6 address the network, in which its owner has as many addresses as he
+/// likes; an IPv4 address that came to a socket of IPv6 is itself, or all of them would be one.
+pub fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
+        address @ IpAddr::V4(_) => address,
     }
 }
 

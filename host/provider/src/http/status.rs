@@ -5,6 +5,8 @@ use super::access::{Caller, Sight};
 use super::prices::heartbeat;
 use super::problem::{Body, Refusal};
 use crate::clock::Moment;
+use crate::meter::activity_name;
+use crate::name;
 use crate::status_book::{APPLICATIONS_MAX, Full};
 use axum::Json;
 use axum::extract::State;
@@ -17,9 +19,6 @@ use nom_proto::status::{Reported, Status};
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio_stream::wrappers::BroadcastStream;
-
-/// Most characters of a machine's or an application's name.
-const NAME_MAX: usize = 128;
 
 pub async fn all(caller: Caller, State(shared): State<Arc<Shared>>) -> Json<Vec<Reported>> {
     Json(seen(&shared, &caller.sight(), shared.statuses.reported(Moment::now())))
@@ -38,6 +37,7 @@ pub async fn report(
 ) -> Result<StatusCode, Refusal> {
     check_name("machine", &status.machine)?;
     check_name("application", &status.application)?;
+    check_activities(&status)?;
     caller.speaks(Role::Machine, &status.machine)?;
     shared.statuses.report(status, Moment::now()).map_err(|Full| {
         let detail =
@@ -47,14 +47,25 @@ pub async fn report(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whether people can read it and stores can keep it.
-pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
-    let length = name.chars().count();
-    if (1..=NAME_MAX).contains(&length) && !name.chars().any(char::is_control) {
+/// Each has records of its own, under its name behind that of its application.
+fn check_activities(status: &Status) -> Result<(), Refusal> {
+    for (index, activity) in status.activities.iter().enumerate() {
+        let field = format!("activities[{index}].name");
+        check_name(&field, &activity.name)?;
+        let Status { application, .. } = status;
+        if !name::is_name(&activity_name(application, &activity.name)) {
+            let detail = format!("{:?} is too long behind `{application}/`", activity.name);
+            return Err(Refusal::field(field, detail, format!("both together: {}", name::expected())));
+        }
+    }
+    Ok(())
+}
+
+fn check_name(field: &str, word: &str) -> Result<(), Refusal> {
+    if name::is_name(word) {
         return Ok(());
     }
-    let expected = format!("1 to {NAME_MAX} characters, none of them a control character");
-    Err(Refusal::field(field, format!("{name:?} is no name"), expected))
+    Err(Refusal::field(field, format!("{word:?} is no name"), name::expected()))
 }
 
 pub async fn events(

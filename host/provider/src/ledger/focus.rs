@@ -93,8 +93,8 @@ struct Line {
     activity: String,
     resource: Resource,
     unit_price: f64,
-    quantity: u64,
-    cost_nanos: i64,
+    quantity: u128,
+    cost_nanos: i128,
 }
 
 /// A bill.
@@ -104,12 +104,13 @@ impl Bill {
     /// The bill for the records that the filter lets through.
     ///
     /// # Errors
-    /// If the database fails, or a sum does not fit.
+    /// If the database fails.
     pub fn of(connection: &Connection, filter: &Filter) -> rusqlite::Result<Bill> {
         let (clause, values) = filter.clause();
+        let (quantity, cost) = (query::exact_sum("quantity"), query::exact_sum("cost_nanos"));
         let mut statement = connection.prepare_cached(&format!(
-            "SELECT from_unix_ns / {HOUR_NS} AS hour, machine, activity, resource, unit_price, \
-             sum(quantity), sum(cost_nanos), tenant FROM record {clause} \
+            "SELECT from_unix_ns / {HOUR_NS} AS hour, machine, activity, resource, unit_price, tenant, \
+             {quantity}, {cost} FROM record {clause} \
              GROUP BY hour, tenant, machine, activity, resource, unit_price \
              ORDER BY hour, machine, activity, resource, unit_price, tenant"
         ))?;
@@ -120,9 +121,9 @@ impl Bill {
                 activity: row.get(2)?,
                 resource: query::resource(row, 3)?,
                 unit_price: row.get(4)?,
-                quantity: row.get(5)?,
-                cost_nanos: row.get(6)?,
-                tenant: row.get(7)?,
+                tenant: row.get(5)?,
+                quantity: query::count(row, 6)?,
+                cost_nanos: query::sum_of(row, 8)?,
             })
         };
         let lines = statement.query_map(params_from_iter(values), line)?.collect::<Result<_, _>>()?;
@@ -212,12 +213,13 @@ fn periods(hour: u64) -> anyhow::Result<(Period, Period)> {
 }
 
 /// Nano-dollars as dollars, exactly.
-fn decimal(nanos: i64) -> String {
+fn decimal(nanos: i128) -> String {
     let (sign, nanos) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
     format!("{sign}{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
-fn quotient(quantity: u64, counts: u64) -> String {
+fn quotient(quantity: u128, counts: u64) -> String {
+    let counts = u128::from(counts);
     if quantity.is_multiple_of(counts) {
         return (quantity / counts).to_string();
     }

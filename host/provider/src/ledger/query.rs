@@ -90,12 +90,13 @@ pub fn page(connection: &Connection, filter: &Filter) -> rusqlite::Result<Page> 
 /// Sums of the records that the filter lets through.
 ///
 /// # Errors
-/// If the database fails, or a sum does not fit.
+/// If the database fails.
 pub fn summary(connection: &Connection, filter: &Filter) -> rusqlite::Result<Summary> {
     let (clause, values) = filter.clause();
+    let (quantity, cost) = (exact_sum("quantity"), exact_sum("cost_nanos"));
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT machine, activity, resource, sum(quantity), unit, count(*), min(from_unix_ns), \
-         max(to_unix_ns), sum(cost_nanos), tenant FROM record {clause} \
+        "SELECT machine, activity, resource, unit, count(*), min(from_unix_ns), max(to_unix_ns), tenant, \
+         {quantity}, {cost} FROM record {clause} \
          GROUP BY tenant, machine, activity, resource ORDER BY machine, activity, resource, tenant"
     ))?;
     let sum = |row: &Row<'_>| {
@@ -103,13 +104,13 @@ pub fn summary(connection: &Connection, filter: &Filter) -> rusqlite::Result<Sum
             machine: row.get(0)?,
             activity: row.get(1)?,
             resource: resource(row, 2)?,
-            quantity: row.get(3)?,
-            unit: row.get(4)?,
-            records: row.get(5)?,
-            from_unix_ns: row.get(6)?,
-            to_unix_ns: row.get(7)?,
-            cost_nanos: row.get(8)?,
-            tenant: row.get(9)?,
+            unit: row.get(3)?,
+            records: row.get(4)?,
+            from_unix_ns: row.get(5)?,
+            to_unix_ns: row.get(6)?,
+            tenant: row.get(7)?,
+            quantity: count(row, 8)?,
+            cost_nanos: sum_of(row, 10)?,
         })
     };
     let sums: Vec<Sum> = statement.query_map(params_from_iter(values), sum)?.collect::<Result<_, _>>()?;
@@ -120,12 +121,32 @@ pub fn summary(connection: &Connection, filter: &Filter) -> rusqlite::Result<Sum
 /// How much of a resource was consumed by everybody since a time.
 ///
 /// # Errors
-/// If the database fails, or the sum does not fit.
-pub fn consumed_since(connection: &Connection, resource: Resource, unix_ns: u64) -> rusqlite::Result<u64> {
-    let mut statement = connection.prepare_cached(
-        "SELECT coalesce(sum(quantity), 0) FROM record WHERE resource = ?1 AND from_unix_ns >= ?2",
-    )?;
-    statement.query_row(rusqlite::params![resource.name(), unix_ns], |row| row.get(0))
+/// If the database fails.
+pub fn consumed_since(connection: &Connection, resource: Resource, unix_ns: u64) -> rusqlite::Result<u128> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {} FROM record WHERE resource = ?1 AND from_unix_ns >= ?2",
+        exact_sum("quantity")
+    ))?;
+    statement.query_row(rusqlite::params![resource.name(), unix_ns], |row| count(row, 0))
+}
+
+/// Two columns of a query that [`sum_of`] makes the sum of a column: SQLite's own is an error for everybody
+/// where 64 bits do not hold it, be it by one record of one machine. Halves of 32 bits hold four billion.
+pub fn exact_sum(column: &str) -> String {
+    format!("coalesce(sum({column} >> 32), 0), coalesce(sum({column} & 0xffffffff), 0)")
+}
+
+/// The sum that begins at a column of a row.
+pub fn sum_of(row: &Row<'_>, column: usize) -> rusqlite::Result<i128> {
+    let (high, low): (i64, i64) = (row.get(column)?, row.get(column + 1)?);
+    Ok((i128::from(high) << 32) + i128::from(low))
+}
+
+/// The same of counts, which are never negative.
+pub fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u128> {
+    let sum = sum_of(row, column)?;
+    u128::try_from(sum)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Integer, error.into()))
 }
 
 /// The resource that a column names.

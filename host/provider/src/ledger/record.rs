@@ -1,13 +1,14 @@
 //! Entering records.
 
 use super::{Charged, LedgerError};
+use crate::name;
 use nom_economy::ledger::Money;
 use nom_economy::units::Dollars;
 use nom_proto::ledger::{Entered, NewRecord};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-/// Most characters of an id, and of the names of machines and activities.
-pub const NAME_MAX: usize = 128;
+/// Most characters of an id: there is room for a machine's name, two numbers and what is between them.
+const ID_MAX: usize = 256;
 
 /// A record that cannot be entered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +57,9 @@ pub fn enter(transaction: &Connection, batch: &[Charged]) -> Result<Entered, Led
 
 /// Checks a record by itself, and gives its cost in nano-dollars.
 fn check(record: &NewRecord) -> Result<i64, Fault> {
-    check_name("id", &record.id)?;
+    if !name::is_text(&record.id, ID_MAX) {
+        return Err(("id", format!("{:?}", record.id), name::expected_text(ID_MAX)));
+    }
     check_name("machine", &record.machine)?;
     check_name("activity", &record.activity)?;
     let unit = record.resource.counted_in();
@@ -69,30 +72,32 @@ fn check(record: &NewRecord) -> Result<i64, Fault> {
     if record.to_unix_ns <= record.from_unix_ns {
         return Err(("to_unix_ns", record.to_unix_ns.to_string(), "a time after from_unix_ns".to_owned()));
     }
-    let numbers = [("quantity", record.quantity), ("to_unix_ns", record.to_unix_ns)];
-    for (field, number) in numbers {
-        if i64::try_from(number).is_err() {
-            return Err((field, number.to_string(), format!("at most {}", i64::MAX)));
+    let numbers = [
+        ("quantity", record.quantity, NewRecord::QUANTITY_MAX),
+        ("to_unix_ns", record.to_unix_ns, i64::MAX.unsigned_abs()),
+    ];
+    for (field, number, most) in numbers {
+        if number > most {
+            return Err((field, number.to_string(), format!("at most {most}")));
         }
     }
     cost_nanos(record)
 }
 
-fn check_name(field: &'static str, name: &str) -> Result<(), Fault> {
-    let length = name.chars().count();
-    if (1..=NAME_MAX).contains(&length) && !name.chars().any(char::is_control) {
+fn check_name(field: &'static str, word: &str) -> Result<(), Fault> {
+    if name::is_name(word) {
         return Ok(());
     }
-    Err((field, format!("{name:?}"), format!("1 to {NAME_MAX} characters, none of them a control character")))
+    Err((field, format!("{word:?}"), name::expected()))
 }
 
 fn cost_nanos(record: &NewRecord) -> Result<i64, Fault> {
     let units = record.quantity as f64 / record.resource.counts_per_unit() as f64;
     let dollars = Dollars::new(units * record.unit_price).ok();
     let nanos = dollars.and_then(|dollars| i64::try_from(Money::from(dollars).nanos()).ok());
-    nanos.ok_or_else(|| {
+    nanos.filter(|nanos| *nanos <= NewRecord::COST_MAX_NANOS).ok_or_else(|| {
         let detail = format!("{} for {} {}", record.unit_price, record.quantity, record.unit);
-        ("unit_price", detail, "a cost below 9 billion dollars".to_owned())
+        ("unit_price", detail, "a cost of at most a billion dollars".to_owned())
     })
 }
 

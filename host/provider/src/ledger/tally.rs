@@ -17,7 +17,7 @@ impl Tally {
     /// Takes in what was entered since.
     ///
     /// # Errors
-    /// If the database fails, or a sum does not fit.
+    /// If the database fails.
     pub fn advance(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let last = "SELECT coalesce(max(sequence), 0) FROM record";
         let through = connection.query_row(last, [], |row| row.get(0))?;
@@ -37,8 +37,8 @@ impl Tally {
 }
 
 fn add(sum: &mut Sum, new: &Sum) {
-    sum.quantity = sum.quantity.saturating_add(new.quantity);
-    sum.cost_nanos = sum.cost_nanos.saturating_add(new.cost_nanos);
+    sum.quantity += new.quantity;
+    sum.cost_nanos += new.cost_nanos;
     sum.records += new.records;
     sum.from_unix_ns = sum.from_unix_ns.min(new.from_unix_ns);
     sum.to_unix_ns = sum.to_unix_ns.max(new.to_unix_ns);

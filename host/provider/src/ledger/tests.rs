@@ -1,4 +1,5 @@
 use super::*;
+use nom_proto::ledger::Summary;
 use nom_proto::prices::Resource;
 use proptest::prelude::*;
 
@@ -63,6 +64,8 @@ fn a_batch_with_a_bad_record_is_not_entered_at_all() {
         (change(|record| record.unit_price = f64::INFINITY), "unit_price", false),
         (change(|record| record.unit_price = 1e300), "unit_price", false),
         (change(|record| record.quantity = u64::MAX), "quantity", false),
+        (change(|record| record.quantity = NewRecord::QUANTITY_MAX + 1), "quantity", false),
+        (change(|record| (record.quantity, record.unit_price) = (125_000_000, 1.1e9)), "unit_price", false),
         (change(|record| record.to_unix_ns = record.from_unix_ns), "to_unix_ns", false),
         (change(|record| record.to_unix_ns = u64::MAX), "to_unix_ns", false),
     ];
@@ -172,6 +175,43 @@ fn the_bill_has_every_mandatory_column_and_adds_up() {
     assert_eq!(value(0, "BillingPeriodEnd"), "2023-12-01T00:00:00Z");
 }
 
+/// A ledger as it was when a record could have any count and cost of 63 bits, with two of the most of one
+/// group and two of another.
+fn with_immense_records(path: &Path) -> Ledger {
+    let ledger = Ledger::open(Some(path)).expect("made");
+    let other = Connection::open(path).expect("a second connection");
+    let row = "INSERT INTO record (id, machine, activity, resource, quantity, unit, unit_price, \
+               from_unix_ns, to_unix_ns, cost_nanos) \
+               VALUES (?1, 'web-1', ?2, 'network_out', ?3, 'byte', 0.0, 1, 2, ?3)";
+    for (id, activity) in [("a", "x"), ("b", "x"), ("c", "y"), ("d", "y")] {
+        other.execute(row, rusqlite::params![id, activity, i64::MAX]).expect("entered");
+    }
+    ledger
+}
+
+#[test]
+fn no_record_is_so_large_that_sums_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ledger = with_immense_records(&directory.path().join("ledger"));
+    let two = 2 * i128::from(i64::MAX);
+    let summary = block_on(ledger.ask(|connection| summary(connection, &Filter::default()))).expect("sums");
+    let seen: Vec<_> = summary.sums.iter().map(|sum| (sum.quantity, sum.cost_nanos)).collect();
+    assert_eq!((seen, summary.cost_nanos), (vec![(two as u128, two); 2], 2 * two));
+    let json = serde_json::to_string(&summary).expect("plain data");
+    assert_eq!(serde_json::from_str::<Summary>(&json).expect("the same"), summary);
+    let mut tally = Tally::default();
+    let tallied = ledger.ask(move |connection| {
+        tally.advance(connection)?;
+        Ok(tally.sums().map(|sum| sum.cost_nanos).sum::<i128>())
+    });
+    assert_eq!(block_on(tallied).expect("sums"), 2 * two);
+    let since = |connection: &Connection| consumed_since(connection, Resource::NetworkOut, 0);
+    assert_eq!(block_on(ledger.ask(since)).expect("a sum"), 2 * two as u128);
+    let bill = block_on(ledger.ask(|connection| Bill::of(connection, &Filter::default()))).expect("a bill");
+    let text = String::from_utf8(bill.to_csv().expect("written")).expect("text");
+    assert!(text.contains(",18446744073709551614,B,") && text.contains("18446744073.709551614"), "{text}");
+}
+
 /// Columns of FOCUS 1.2 whose feature level is mandatory.
 const MANDATORY: [&str; 21] = [
     "BilledCost",
@@ -212,8 +252,9 @@ proptest! {
         let summary = block_on(ledger.ask(|connection| query::summary(connection, &Filter::default())))
             .expect("answered");
         prop_assert_eq!(summary.sums.len(), 1);
-        let quantity: u64 = quantities.iter().map(|(quantity, _)| quantity).sum();
+        let quantity: u128 = quantities.iter().map(|(quantity, _)| u128::from(*quantity)).sum();
         prop_assert_eq!(summary.sums[0].quantity, quantity);
-        prop_assert_eq!(summary.cost_nanos, all.records.iter().map(|record| record.cost_nanos).sum::<i64>());
+        let costs = all.records.iter().map(|record| i128::from(record.cost_nanos));
+        prop_assert_eq!(summary.cost_nanos, costs.sum::<i128>());
     }
 }

@@ -64,10 +64,13 @@ impl Account {
         let consumed = totals.since(self.since);
         for (resource, price) in Resource::ALL.into_iter().zip(self.prices) {
             let (parts, rest) = shares.divide(resource, consumed.of(resource));
-            for (activity, quantity) in parts.into_iter().chain([(self.activity.clone(), rest)]) {
-                if quantity > 0 {
-                    let record = self.record(activity, (resource, price), quantity, now);
+            for (activity, mut quantity) in parts.into_iter().chain([(self.activity.clone(), rest)]) {
+                while quantity > 0 {
+                    // As of a large machine whose provider was away for days.
+                    let part = quantity.min(NewRecord::QUANTITY_MAX);
+                    let record = self.record(activity.clone(), (resource, price), part, now);
                     self.closed.push(record);
+                    quantity -= part;
                 }
             }
         }
@@ -163,6 +166,17 @@ mod tests {
         assert_eq!(account.take()[0].quantity, 300);
         account.close(bytes(1300, 500), &mut none(), at(50));
         assert!(account.take().is_empty(), "nothing was consumed");
+    }
+
+    #[test]
+    fn what_is_more_than_a_record_may_hold_is_in_several() {
+        let mut account = account();
+        account.close(bytes(1000 + 2 * NewRecord::QUANTITY_MAX + 7, 500), &mut none(), at(30));
+        let records = account.take();
+        let quantities: Vec<u64> = records.iter().map(|record| record.quantity).collect();
+        assert_eq!(quantities, [NewRecord::QUANTITY_MAX, NewRecord::QUANTITY_MAX, 7]);
+        let ids: std::collections::BTreeSet<_> = records.iter().map(|record| &record.id).collect();
+        assert_eq!(ids.len(), 3);
     }
 
     #[test]

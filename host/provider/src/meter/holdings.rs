@@ -197,6 +197,8 @@ impl Holdings {
             disagreements: self.disagreements,
             disagreement: self.disagreement.clone(),
             energy_refused: self.probe.energy_refused().map(str::to_owned),
+            records_refused: 0,
+            record_refused: None,
         }
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! A record of bytes ends each second, one of what is held every ten, and all whenever a price changes. While
 //! the provider does not answer, records grow longer rather than more, and wait; nothing that was counted is
-//! forgotten.
+//! forgotten. What it refuses for good is lost, told of, and holds up nothing else.
 
 mod account;
 mod counter;
@@ -29,11 +29,15 @@ pub use holdings::{Basis, Probe, Sample, Terms};
 pub use process::Process;
 pub use user::Tapped;
 
+pub(crate) use shares::activity_name;
+
 use crate::clock::Moment;
+use crate::name;
 use account::Account;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use holdings::{Holdings, Word};
 use nom_proto::ledger::NewRecord;
+use nom_proto::meter::MeterReport;
 use nom_proto::path;
 use nom_proto::prices::{Prices, Resource};
 use nom_vmm::Namespace;
@@ -51,6 +55,8 @@ use words::Words;
 const PERIOD: Duration = Duration::from_secs(1);
 /// So many of them make one of what is held, which changes less.
 const HOLDINGS_PERIODS: u32 = 10;
+/// Most refused records that are told one by one.
+const REFUSED_KEPT: usize = 16;
 
 /// Whom a meter charges, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +80,8 @@ pub struct Metered {
     pub entered: u64,
     /// Records that it has not, and never will.
     pub lost: u64,
+    /// Of those, the first that it refused, each with the reason.
+    pub refused: Vec<String>,
     /// What the machine said that cannot be true, the last time that it did.
     pub disagreement: Option<String>,
     /// Why energy was not metered, if it has a price.
@@ -86,6 +94,8 @@ enum Happening {
     Prices(Prices),
     /// The provider has acknowledged so many records.
     Entered(u64),
+    /// It refuses a record for good: which, and why.
+    Refused(String),
     /// The machine runs: what it holds is charged from now on.
     Begin(Terms, Box<dyn Probe>),
     /// The machine says what it holds.
@@ -144,8 +154,15 @@ impl Meter {
     /// Meters whatever can be counted.
     ///
     /// # Errors
-    /// If the provider does not answer, or the system refuses a thread.
+    /// If the provider does not answer, the activity has a name that no record may have, or the system
+    /// refuses a thread.
     pub fn start(mut counter: Box<dyn Counter>, charge: Charge) -> Result<Meter> {
+        ensure!(
+            name::is_name(&charge.activity),
+            "{:?} is no activity's name: expected {}",
+            charge.activity,
+            name::expected()
+        );
         // Nothing is counted before there is a price for it.
         let prices = follow::ask(&format!("{}{}", charge.provider, path::PRICES))?;
         let (happenings, received) = channel();
@@ -172,6 +189,8 @@ impl Meter {
             received,
             waiting: 0,
             entered: 0,
+            refused: Vec::new(),
+            refusals: 0,
         };
         let thread = std::thread::Builder::new().name("meter".to_owned()).spawn(|| running.run())?;
         Ok(Meter { happenings, thread: Some(thread) })
@@ -232,6 +251,9 @@ struct Running {
     /// Records that the poster has and the provider has not acknowledged.
     waiting: u64,
     entered: u64,
+    /// The first records that it refused, and how many that were in all.
+    refused: Vec<String>,
+    refusals: u64,
 }
 
 impl Running {
@@ -246,6 +268,7 @@ impl Running {
                     self.held.change(held, &mut self.shares, &prices, now);
                 }
                 Ok(Happening::Entered(count)) => self.acknowledged(count),
+                Ok(Happening::Refused(which)) => self.refused(which),
                 Ok(Happening::Begin(terms, probe)) => {
                     let now = Moment::now();
                     self.before = self.consumed(now);
@@ -278,9 +301,9 @@ impl Running {
         let held = self.consumed(now);
         self.periods += 1;
         if self.periods % HOLDINGS_PERIODS == 1
-            && let Some(holdings) = &self.holdings
+            && let Some(report) = self.report(now)
         {
-            self.words.tell(holdings.report(now));
+            self.words.tell(report);
         }
         // While the poster is busy the records go on: there are no more of them than prices.
         if self.waiting > 0 {
@@ -292,6 +315,13 @@ impl Running {
             self.periods = 0;
             self.held.close(held, &mut self.shares, now);
         }
+    }
+
+    /// How it stands, for the provider, once the machine runs.
+    fn report(&self, now: Moment) -> Option<MeterReport> {
+        let report = self.holdings.as_ref()?.report(now);
+        let record_refused = self.refused.first().cloned();
+        Some(MeterReport { records_refused: self.refusals, record_refused, ..report })
     }
 
     /// Bytes that passed.
@@ -313,6 +343,14 @@ impl Running {
     fn acknowledged(&mut self, count: u64) {
         self.waiting -= count;
         self.entered += count;
+    }
+
+    fn refused(&mut self, which: String) {
+        self.waiting -= 1;
+        self.refusals += 1;
+        if self.refused.len() < REFUSED_KEPT {
+            self.refused.push(which);
+        }
     }
 
     /// Hands closed records over, unless some are on their way.
@@ -341,16 +379,21 @@ impl Running {
                     self.acknowledged(count);
                     self.post();
                 }
+                Ok(Happening::Refused(which)) => {
+                    self.refused(which);
+                    self.post();
+                }
                 Ok(_) => {}
                 Err(_) => break,
             }
         }
-        let lost = self.waiting + (self.traffic.take().len() + self.held.take().len()) as u64;
-        let report = self.holdings.as_ref().map(|holdings| holdings.report(now));
+        let lost = self.refusals + self.waiting + (self.traffic.take().len() + self.held.take().len()) as u64;
+        let report = self.report(now);
         Metered {
             bytes: self.counter.read().since(self.begin),
             entered: self.entered,
             lost,
+            refused: self.refused,
             disagreement: report.as_ref().and_then(|report| report.disagreement.clone()),
             energy_refused: report
                 .and_then(|report| report.energy_refused)

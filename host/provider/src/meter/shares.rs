@@ -5,6 +5,7 @@
 //! rest is the machine's. What is said comes a little later than what is measured, so what finds nothing left
 //! to be a part of is charged with what is measured next.
 
+use crate::name;
 use nom_proto::prices::Resource;
 use nom_proto::status::{Activity, Reported};
 use std::collections::BTreeMap;
@@ -25,10 +26,15 @@ pub struct Claim {
     pub memory_bytes: u64,
 }
 
+/// Name of an activity in the ledger.
+pub(crate) fn activity_name(application: &str, activity: &str) -> String {
+    format!("{application}/{activity}")
+}
+
 impl Claim {
     fn of(application: &str, activity: &Activity) -> Claim {
         Claim {
-            name: format!("{application}/{}", activity.name),
+            name: activity_name(application, &activity.name),
             at_ns: activity.at_ns,
             consumed: [activity.core_ns, activity.sent_bytes, activity.received_bytes],
             memory_bytes: activity.memory_bytes,
@@ -86,9 +92,10 @@ pub struct Shares(BTreeMap<String, Share>);
 
 impl Shares {
     /// The machine has said what its activities have consumed. What one of them had consumed when it was
-    /// heard of for the first time is its, too.
+    /// heard of for the first time is its, too. One under whose name there can be no record has no part, so
+    /// that what it consumed is the machine's: the provider that was asked may be one that lets it pass.
     pub fn hear(&mut self, claims: Vec<Claim>) {
-        for claim in claims {
+        for claim in claims.into_iter().filter(|claim| name::is_name(&claim.name)) {
             if self.0.len() < ACTIVITIES_MAX || self.0.contains_key(&claim.name) {
                 self.0.entry(claim.name.clone()).or_default().hear(claim);
             }
@@ -146,6 +153,15 @@ mod tests {
         assert_eq!(shares.divide(Resource::Memory, 100), (parts(&[("m/gold", 6)]), 94));
         assert_eq!(shares.divide(Resource::Core, 100), (parts(&[("m/gold", 50)]), 50));
         assert_eq!(shares.divide(Resource::Energy, 7), (vec![], 7));
+    }
+
+    #[test]
+    fn whose_name_no_record_may_have_has_no_part() {
+        let mut shares = Shares::default();
+        let long = "x".repeat(name::NAME_MAX);
+        let names = ["m/\n", &format!("m/{long}"), "m/gold"];
+        shares.hear(names.map(|name| claim(name, 1, [10, 0, 0], 0)).to_vec());
+        assert_eq!(shares.divide(Resource::Core, 100), (vec![("m/gold".to_owned(), 10)], 90));
     }
 
     #[derive(Clone, Debug)]

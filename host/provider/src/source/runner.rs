@@ -121,9 +121,10 @@ impl Worker {
     /// Bytes that left all machines since the begin of the month (UTC), as the ledger has it.
     fn sent_this_month(&self) -> Result<u64, LedgerError> {
         let begin = month_begin_unix_ns(Moment::now().unix_ns);
-        self.shared
-            .ledger
-            .ask_and_wait(move |connection| consumed_since(connection, Resource::NetworkOut, begin))
+        let since = move |connection: &_| consumed_since(connection, Resource::NetworkOut, begin);
+        let bytes = self.shared.ledger.ask_and_wait(since)?;
+        // No tier of a price is beyond that.
+        Ok(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
     fn note(&self, answered: bool, problem: Option<String>, now: Moment) {
