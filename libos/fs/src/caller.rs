@@ -149,6 +149,11 @@ impl Access {
         Access(self.0 | other.0)
     }
 
+    /// As a permission triple has it.
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
     pub(crate) fn includes(self, other: Access) -> bool {
         self.0 & other.0 != 0
     }

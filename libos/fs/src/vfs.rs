@@ -228,6 +228,11 @@ impl Vfs {
         &self.inodes[id]
     }
 
+    /// The same of what somebody names who does not hold it.
+    pub(crate) fn known_inode(&self, id: InodeId) -> Option<&Inode> {
+        self.inodes.get(id)
+    }
+
     pub(crate) fn inode_mut(&mut self, id: InodeId) -> &mut Inode {
         &mut self.inodes[id]
     }

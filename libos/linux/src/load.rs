@@ -219,7 +219,7 @@ fn open(process: &Process, thread: u32, path: &[u8]) -> Result<Rc<Opened>, LoadE
     let opened = process.with_vfs(thread, |vfs, caller| {
         let node = vfs.open(caller, caller.directory, path, O_RDONLY, 0)?;
         let checked = match vfs.kind(node) {
-            nom_fs::NodeType::File => vfs.access(caller.credentials, node, Access::EXECUTE),
+            nom_fs::NodeType::File => vfs.access(caller, node, Access::EXECUTE),
             _ => Err(Errno::EACCES),
         };
         let whole = vfs.path_of(caller.root, node);

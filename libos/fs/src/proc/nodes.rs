@@ -266,6 +266,15 @@ impl ProcNode {
         }
     }
 
+    /// Whether what it says is told to those alone who may look into the process (proc(5)), whatever its
+    /// permissions are.
+    pub(crate) fn is_kept(self) -> bool {
+        use ProcessFile::{Auxv, Environ, Maps, Smaps};
+        matches!(self, ProcNode::File(_, Environ | Auxv | Maps | Smaps))
+            || matches!(self, ProcNode::Link(..) | ProcNode::Descriptor(..) | ProcNode::Opened(..))
+            || matches!(self, ProcNode::DescriptorInfo(..))
+    }
+
     /// The process that it is about.
     pub(crate) fn process(self) -> Option<Pid> {
         match self {
