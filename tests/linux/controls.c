@@ -18,6 +18,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
@@ -421,6 +422,42 @@ static void removed(void) {
 	rmdir("/tmp/beside");
 }
 
+static long files_used(void) {
+	struct statvfs space;
+	statvfs("/tmp", &space);
+	return space.f_files - space.f_ffree;
+}
+
+/* Directories that processes were in, and that are removed, go when nobody is in them. */
+static void left(void) {
+	long before = files_used();
+	for (int turn = 0; turn < 20; turn++) {
+		mkdir("/tmp/left", 0755), chdir("/tmp/left"), chdir("/tmp"), rmdir("/tmp/left");
+		mkdir("/tmp/left", 0755);
+		int there = open("/tmp/left", O_RDONLY | O_DIRECTORY);
+		fchdir(there), close(there), chdir("/tmp"), rmdir("/tmp/left");
+	}
+	say("left", files_used() - before);
+	int ends[2];
+	char byte;
+	pipe(ends);
+	mkdir("/tmp/left", 0755), chdir("/tmp/left");
+	pid_t child = fork();
+	if (child == 0) {
+		read(ends[0], &byte, 1);
+		chroot(".");
+		_exit(0);
+	}
+	chdir("/tmp"), rmdir("/tmp/left");
+	say("a child is there", files_used() - before);
+	write(ends[1], "", 1);
+	siginfo_t info;
+	waitid(P_PID, child, &info, WEXITED | WNOWAIT);
+	say("and has ended", files_used() - before);
+	waitpid(child, NULL, 0);
+	close(ends[0]), close(ends[1]);
+}
+
 /* Opens a file of another process's in /proc, as user 1000. */
 static void look(pid_t process, const char *name, int flags) {
 	char path[64];
@@ -531,6 +568,7 @@ int main(int count, char **arguments) {
 	memory_of_others();
 	emptied();
 	removed();
+	left();
 	kept();
 	opened_again();
 	nowhere();

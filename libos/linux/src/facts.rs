@@ -103,9 +103,9 @@ impl Processes for ProcessFamily {
     }
 
     fn directories(&self, process: Pid) -> Option<(NodeId, NodeId)> {
-        let process = self.process(process)?;
+        let process = self.process(process).filter(|process| !process.has_ended())?;
         let view = process.view.borrow();
-        Some((view.directory, view.root))
+        Some((view.directory.node(), view.root.node()))
     }
 
     fn descriptors(&self, process: Pid) -> Vec<u32> {

@@ -8,6 +8,7 @@ use crate::descriptors::open::{Description, Object, Stream};
 use crate::descriptors::pipe::opened_again;
 use crate::descriptors::ready::until_ready;
 use crate::descriptors::table::OnExec;
+use crate::held::HeldDirectory;
 use crate::table::SystemCall;
 use crate::terminal::TerminalEnd;
 use alloc::rc::Rc;
@@ -482,25 +483,28 @@ fn enterable(vfs: &Vfs, caller: &Caller<'_>, node: NodeId) -> Result<NodeId, Err
     vfs.access(caller, node, Access::EXECUTE).map(|()| node)
 }
 
-/// The process's directory is another from now on. It is held for good: children share it, and nobody counts
-/// them.
+/// A directory that the caller may go to, held.
+fn held(vfs: &mut Vfs, caller: &Caller<'_>, node: NodeId) -> Result<NodeId, Errno> {
+    enterable(vfs, caller, node).inspect(|node| vfs.hold(*node))
+}
+
+/// The process's directory, which is held, is another from now on.
 fn enter(call: &Call<'_>, node: NodeId) -> u64 {
-    call.process().view.borrow_mut().directory = node;
-    with_vfs(call, |vfs, _| vfs.hold(node));
+    call.process().view.borrow_mut().directory = HeldDirectory::of(&call.family().vfs, node);
     0
 }
 
 fn change_directory(call: &Call<'_>) -> Result<u64, Errno> {
     let node = at(call, HERE, 0, |vfs, caller, at, path| {
         let node = vfs.resolve(caller, at, path, LastLink::Follow)?;
-        enterable(vfs, caller, node)
+        held(vfs, caller, node)
     })?;
     Ok(enter(call, node))
 }
 
 fn change_to_open(call: &Call<'_>) -> Result<u64, Errno> {
     let node = open_node(call)?.ok_or(Errno::ENOTDIR)?;
-    let node = with_vfs(call, |vfs, caller| enterable(vfs, caller, node))?;
+    let node = with_vfs(call, |vfs, caller| held(vfs, caller, node))?;
     Ok(enter(call, node))
 }
 
@@ -510,10 +514,9 @@ fn change_root(call: &Call<'_>) -> Result<u64, Errno> {
         if !caller.credentials.is_root() {
             return Err(Errno::EPERM);
         }
-        vfs.hold(node);
-        enterable(vfs, caller, node).inspect_err(|_| vfs.release(node))
+        held(vfs, caller, node)
     })?;
-    call.process().view.borrow_mut().root = node;
+    call.process().view.borrow_mut().root = HeldDirectory::of(&call.family().vfs, node);
     Ok(0)
 }
 
