@@ -28,12 +28,22 @@ impl Processes for Known {
     fn facts(&self, process: Pid) -> Option<ProcessFacts> {
         let user = owner(process)?;
         let real = if process == 1003 { 0 } else { user };
+        let limits = std::array::from_fn(|resource| match resource {
+            0 => [60, 120],
+            3 => [8 << 20, u64::MAX],
+            6 => [4096, 4096],
+            7 => [1024, 65_536],
+            13 => [0, 0],
+            _ => [u64::MAX; 2],
+        });
         Some(ProcessFacts {
             name: b"some".to_vec(),
             state: 'S',
             users: [real, user, user, user],
             user_groups: [real, user, user, user],
             threads: vec![process],
+            umask: 0o77,
+            limits,
             ..ProcessFacts::default()
         })
     }
@@ -161,4 +171,38 @@ fn a_lock_on_a_file_that_is_gone_is_not_told() {
     let caller = Caller { processes: &processes, ..first };
     let locks = vfs.resolve(&caller, root, b"/proc/locks", LastLink::Follow).expect("it is there");
     assert_eq!(vfs.text(&caller, locks), Ok(Vec::new()));
+}
+
+/// What a file of `/proc` says to root.
+fn text(path: &str) -> String {
+    as_process(1, |vfs, caller| {
+        let node = vfs.resolve(caller, caller.root, path.as_bytes(), LastLink::Follow).expect("it is there");
+        String::from_utf8(vfs.text(caller, node).expect("a text")).expect("letters")
+    })
+}
+
+#[test]
+fn limits_are_told_as_they_are_and_as_linux_writes_them() {
+    let told = text("/proc/1001/limits");
+    let own = std::fs::read_to_string("/proc/self/limits").expect("this computer's");
+    let names = |text: &str| -> Vec<(String, String)> {
+        text.lines().map(|line| (line[..26].to_owned(), line[68.min(line.len())..].to_owned())).collect()
+    };
+    assert_eq!(names(&told), names(&own));
+    assert_eq!(told.lines().next(), own.lines().next());
+    for line in [
+        "Max cpu time              60                   120                  seconds   ",
+        "Max file size             unlimited            unlimited            bytes     ",
+        "Max stack size            8388608              unlimited            bytes     ",
+        "Max processes             4096                 4096                 processes ",
+        "Max open files            1024                 65536                files     ",
+        "Max nice priority         0                    0                    ",
+    ] {
+        assert!(told.lines().any(|told| told == line), "{line}\n{told}");
+    }
+}
+
+#[test]
+fn the_mask_of_permissions_is_the_processs_own() {
+    assert!(text("/proc/1001/status").contains("\nUmask:\t0077\n"));
 }

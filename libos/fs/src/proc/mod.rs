@@ -16,6 +16,9 @@ use alloc::vec::Vec;
 use core::fmt;
 pub use nodes::{GlobalFile, OS_RELEASE, ProcNode, ProcessFile, ProcessLink, Tunable};
 
+/// How many limits a process has (getrlimit(2)).
+pub const LIMITS: usize = 16;
+
 /// Names a process.
 pub type Pid = u32;
 
@@ -50,8 +53,11 @@ pub struct ProcessFacts {
     pub ran_ns: u64,
     /// Signals: pending, blocked, ignored, caught.
     pub signals: [u64; 4],
-    /// How many descriptors it may have.
-    pub descriptors_max: u64,
+    /// Permissions that what it makes does not get.
+    pub umask: u32,
+    /// Its limits, each as it holds and as far as the process may raise it, in the order of `RLIMIT_*`;
+    /// `u64::MAX` is none.
+    pub limits: [[u64; 2]; LIMITS],
     /// Processors that it may run on, a bit each.
     pub affinity: u64,
 }
