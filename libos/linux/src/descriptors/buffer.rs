@@ -1,5 +1,6 @@
 //! Bytes on their way from who writes to who reads: of a pipe, or one way of a connection.
 
+use super::flight::Flight;
 use super::message::{Outgoing, Received, Sender};
 use super::open::Description;
 use super::ready::{Events, Waiters};
@@ -28,7 +29,7 @@ const PACKET_HEAD: usize = 32;
 #[derive(Debug)]
 struct Attached {
     bytes: Range<u64>,
-    descriptors: Vec<Rc<Description>>,
+    flight: Option<Rc<Flight>>,
     by: Option<Sender>,
 }
 
@@ -95,6 +96,11 @@ pub(super) fn copy_first(bytes: &VecDeque<u8>, target: &mut [u8], count: usize) 
     }
 }
 
+/// The descriptors that went along with something.
+pub(super) fn passed(flight: Option<&Rc<Flight>>) -> Vec<Rc<Description>> {
+    flight.map_or_else(Vec::new, |flight| flight.descriptors().to_vec())
+}
+
 /// Moves bytes from the front, as many as there are or there is room for; says how many.
 pub(crate) fn take_first(bytes: &mut VecDeque<u8>, target: &mut [u8]) -> usize {
     let count = bytes.len().min(target.len());
@@ -158,8 +164,8 @@ impl Buffer {
         received.whole = whole;
         let is_of_these = |first: &mut Attached| first.bytes.start < taken + whole.max(1) as u64;
         let first = self.attached.borrow_mut().pop_front_if(is_of_these);
-        if let Some(Attached { bytes, descriptors, by }) = first {
-            (received.attached, received.by) = (descriptors, by);
+        if let Some(Attached { bytes, flight, by }) = first {
+            (received.attached, received.by) = (passed(flight.as_ref()), by);
             if self.packets.is_none() {
                 received.count = received.count.min((bytes.end - taken) as usize);
                 received.whole = received.count;
@@ -194,7 +200,7 @@ impl Buffer {
         let (start, mut received) = (self.taken.get(), Received::bytes(whole.min(target.len())));
         received.whole = whole;
         if let Some(first) = self.attached.borrow().front().filter(|first| first.bytes.start == start) {
-            (received.attached, received.by) = (first.descriptors.clone(), first.by);
+            (received.attached, received.by) = (passed(first.flight.as_ref()), first.by);
         }
         Ok(received)
     }
@@ -249,10 +255,10 @@ impl Buffer {
         }
         let mut bytes = self.bytes.borrow_mut();
         let at = self.taken.get() + bytes.len() as u64;
-        if (count > 0 || self.packets.is_some()) && (what.is_signed || !what.attached.is_empty()) {
+        if (count > 0 || self.packets.is_some()) && (what.is_signed || what.attached.is_some()) {
             let end = at + count.max(1) as u64;
-            let (descriptors, by) = (what.attached.to_vec(), what.is_signed.then_some(what.by));
-            self.attached.borrow_mut().push_back(Attached { bytes: at..end, descriptors, by });
+            let (flight, by) = (what.attached.cloned(), what.is_signed.then_some(what.by));
+            self.attached.borrow_mut().push_back(Attached { bytes: at..end, flight, by });
         }
         let is_urgent = what.is_urgent && count == what.bytes.len() && count > 0;
         let apart = usize::from(is_urgent && self.urgent_place.get() == UrgentPlace::Apart);
@@ -269,6 +275,13 @@ impl Buffer {
         }
         self.for_bytes.wake();
         Ok(count)
+    }
+
+    /// Shows descriptors that go along with bytes that wait.
+    pub fn each_attached(&self, see: &mut dyn FnMut(&Description)) {
+        let attached = self.attached.borrow();
+        let flights = attached.iter().filter_map(|attached| attached.flight.as_ref());
+        flights.flat_map(|flight| flight.descriptors()).for_each(|description| see(description));
     }
 
     fn note_full(&self) {
@@ -443,6 +456,7 @@ impl Buffer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::flight::Flights;
     use super::super::pipe::pipe;
     use super::*;
     use linux_raw_sys::general::O_RDONLY;
@@ -451,7 +465,10 @@ mod tests {
     fn what_goes_along_comes_with_its_bytes_and_no_later_ones() {
         let (reader, writer) = pipe();
         let passed = Description::of(pipe().0, O_RDONLY);
+        let flights = Rc::<Flights>::default();
         let with = |bytes: &'static [u8], attached: &[Rc<Description>]| {
+            let flight = flights.begin(0, 9, attached.to_vec()).expect("few");
+            let attached = Some(&flight).filter(|flight| !flight.descriptors().is_empty());
             writer.buffer().write_message(&Outgoing { attached, ..Outgoing::plain(bytes) }).expect("room")
         };
         with(b"ab", &[]);

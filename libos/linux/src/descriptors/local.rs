@@ -2,7 +2,7 @@
 
 use super::buffer::{Buffer, UrgentPlace};
 use super::message::{Outgoing, Received, Sender};
-use super::open::{Happened, Stream};
+use super::open::{Description, Happened, Stream};
 use super::pipe::{ReadEnd, WriteEnd};
 use super::places::{LocalKind, Place, Places, Taken};
 use super::ready::{Events, Waiters};
@@ -378,6 +378,12 @@ impl Stream for Local {
 
     fn kind(&self) -> NodeType {
         NodeType::Socket
+    }
+
+    fn each_attached(&self, see: &mut dyn FnMut(&Description)) {
+        if let State::Open { reader: Some(reader), .. } = &*self.state.borrow() {
+            reader.buffer().each_attached(see);
+        }
     }
 
     fn unread(&self) -> Option<usize> {
