@@ -1,5 +1,6 @@
 //! Bytes on their way from who writes to who reads: of a pipe, or one way of a connection.
 
+use super::destination::Destination;
 use super::flight::Flight;
 use super::message::{Outgoing, Received, Sender};
 use super::open::Description;
@@ -148,6 +149,43 @@ impl Buffer {
     pub fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
         // What went along with them is closed.
         self.read_message(target).map(|received| received.count)
+    }
+
+    /// The same, to where a program wants them: from where they lie, unless something goes along with some.
+    ///
+    /// # Errors
+    /// As [`Buffer::read`]; `EFAULT`, and then they stay.
+    pub fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
+        let is_plain =
+            self.packets.is_none() && self.attached.borrow().is_empty() && self.urgent.get().is_none();
+        let count = self.next_len(to.len()).min(to.len());
+        if !is_plain || count == 0 {
+            self.check_target(to)?;
+            return to.by_buffer(|bytes| self.read(bytes), |count| *count);
+        }
+        let mut target = to.reached(count)?;
+        let mut bytes = self.bytes.borrow_mut();
+        let (first, second) = bytes.as_slices();
+        let whole = first.len().min(count);
+        target.put(&first[..whole]);
+        target.put(&second[..count - whole]);
+        drop(target);
+        bytes.drain(..count);
+        drop(bytes);
+        self.taken.update(|taken| taken + count as u64);
+        self.for_room.wake();
+        Ok(count)
+    }
+
+    /// Whether what is read next can be put where a program wants it: else it would be lost.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn check_target(&self, to: &Destination<'_>) -> Result<(), Errno> {
+        match self.has_any() {
+            true => to.reached(self.next_len(to.len()).min(to.len())).map(drop),
+            false => Ok(()),
+        }
     }
 
     /// Takes bytes out, and what goes along with one of them: behind the bytes that were put in with that, no
@@ -459,6 +497,8 @@ mod tests {
     use super::super::flight::Flights;
     use super::super::pipe::pipe;
     use super::*;
+    use crate::memory::tests::{START, memory};
+    use crate::memory::{MappedRegion, Rights, Where};
     use linux_raw_sys::general::O_RDONLY;
 
     #[test]
@@ -499,6 +539,33 @@ mod tests {
         assert_eq!(read().ok(), Some((3, 5)));
         assert_eq!(read().err(), Some(Errno::EAGAIN));
         assert_eq!(buffer.write(&[0; PACKETS_BYTES]), Err(Errno::EMSGSIZE));
+    }
+
+    #[test]
+    fn what_cannot_be_put_where_it_is_wanted_stays() {
+        const PAGE: u64 = crate::memory::PAGE;
+        let (_, memory) = memory(1, 9);
+        let zeros = MappedRegion::zeros(Rights::READ_WRITE);
+        memory.map(Where::At(START), PAGE, zeros).expect("room");
+        let (buffers, end) = (Rc::default(), START + PAGE);
+        for (buffer, name) in [(Buffer::default(), "bytes"), (Buffer::of_packets(9), "a packet")] {
+            buffer.count_readers(1);
+            buffer.count_writers(1);
+            let read = |pieces: &[(u64, u64)]| buffer.read_to(&Destination::of(&memory, &buffers, pieces));
+            assert_eq!(read(&[(8, 4)]), Err(Errno::EAGAIN), "{name}: nothing is there");
+            // They lie in two parts then.
+            buffer.write(&[7; PIPE_BYTES - 10]).expect("room");
+            buffer.read(&mut [0; PIPE_BYTES]).expect("bytes");
+            buffer.write(b"0123456789abcdef").expect("room");
+            for pieces in [&[(8, 16)][..], &[(end - 15, 16)], &[(START, 15), (end, 1)]] {
+                assert_eq!(read(pieces), Err(Errno::EFAULT), "{name} at {pieces:x?}");
+            }
+            assert_eq!(read(&[(START, 3), (START + 8, 13)]), Ok(16), "{name}");
+            let mut found = [0; 21];
+            memory.read(START, &mut found).expect("it is mapped");
+            assert_eq!(&found, b"012\0\0\0\0\x003456789abcdef", "{name}");
+            assert_eq!((read(&[(8, 1)]), buffer.room() > 0), (Err(Errno::EAGAIN), true));
+        }
     }
 
     #[test]

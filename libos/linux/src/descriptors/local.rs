@@ -1,6 +1,7 @@
 //! Connections between processes of the family: unix(7), streams and packets in sequence.
 
 use super::buffer::{Buffer, UrgentPlace};
+use super::destination::Destination;
 use super::message::{Outgoing, Received, Sender};
 use super::open::{Description, Happened, Stream};
 use super::pipe::{ReadEnd, WriteEnd};
@@ -271,6 +272,13 @@ impl Socket for Local {
         Ok(Received { by, ..received })
     }
 
+    fn receive_to(&self, to: &Destination<'_>) -> Result<Received, Errno> {
+        if let State::Open { reader: Some(reader), .. } = &*self.state.borrow() {
+            reader.buffer().check_target(to)?;
+        }
+        to.by_buffer(|bytes| self.receive(bytes, Peeking::Take), |received| received.count)
+    }
+
     fn receive_urgent(&self, target: &mut [u8], peeking: Peeking) -> Result<usize, Errno> {
         match &*self.state.borrow() {
             State::Open { reader: Some(reader), .. } => reader.buffer().take_urgent(target, peeking),
@@ -334,6 +342,10 @@ impl Socket for Local {
 impl Stream for Local {
     fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
         self.receive(target, Peeking::Take).map(|received| received.count)
+    }
+
+    fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
+        self.receive_to(to).map(|received| received.count)
     }
 
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {

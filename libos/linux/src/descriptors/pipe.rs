@@ -1,6 +1,7 @@
 //! Pipes: bytes in order from who writes to who reads (pipe(7)).
 
 use super::buffer::Buffer;
+use super::destination::Destination;
 use super::open::{Happened, Stream};
 use super::ready::Events;
 use alloc::rc::Rc;
@@ -90,6 +91,10 @@ impl Stream for ReadEnd {
         if target.is_empty() { Ok(0) } else { self.0.read(target) }
     }
 
+    fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
+        if to.len() == 0 { Ok(0) } else { self.0.read_to(to) }
+    }
+
     fn ready(&self) -> Events {
         self.0.readable()
     }
@@ -147,6 +152,10 @@ impl Stream for WriteEnd {
 impl Stream for BothEnds {
     fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
         self.0.read(target)
+    }
+
+    fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
+        self.0.read_to(to)
     }
 
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
