@@ -17,7 +17,8 @@ impl Drop for Hold {
 }
 
 /// A directory that is held as long as a process is in it, or as it is the root of one: a child, which begins
-/// where its parent is, has a share. It is given back, which nobody may do while the tree is lent to somebody.
+/// where its parent is, has a share. The last gives it back, which nobody may do while the tree is lent to
+/// somebody.
 #[derive(Clone)]
 pub struct HeldDirectory(Rc<Hold>);
 

@@ -289,7 +289,8 @@ impl Vfs {
     }
 
     /// Whether the caller may look at what a process keeps to itself (ptrace(2), "Ptrace access mode
-    /// checking"): who is root, of that process, or has the user and the group that are all of that process's.
+    /// checking"): who is root, of that process, or has the user and the group that are all of that
+    /// process's.
     ///
     /// # Errors
     /// `EACCES`; `ENOENT` if the process has ended.
