@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/openat2.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -10,13 +11,16 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -400,6 +404,152 @@ static void emptied(void) {
 	say("of nothing", (long)mremap(old, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL));
 }
 
+/* What was removed while somebody was there. */
+static void removed(void) {
+	struct stat status;
+	char path[64] = "";
+	mkdir("/tmp/up", 0755), mkdir("/tmp/up/down", 0755), mkdir("/tmp/beside", 0755);
+	say("to there", chdir("/tmp/up/down"));
+	say("remove it", rmdir("/tmp/up/down"));
+	say("and what it was in", rmdir("/tmp/up"));
+	say("the way up", stat("..", &status));
+	say("and further", stat("../..", &status) == 0 && status.st_nlink > 0);
+	say("into it", rename("/tmp/beside", "new"));
+	say("its path", readlink("/proc/self/cwd", path, sizeof path) > 0);
+	say("is none", syscall(SYS_getcwd, path, sizeof path));
+	say("back", chdir("../../beside"));
+	chdir("/tmp");
+	rmdir("/tmp/beside");
+}
+
+static long files_used(void) {
+	struct statvfs space;
+	statvfs("/tmp", &space);
+	return space.f_files - space.f_ffree;
+}
+
+/* Directories that processes were in, and that are removed, go when nobody is in them. */
+static void left(void) {
+	long before = files_used();
+	for (int turn = 0; turn < 20; turn++) {
+		mkdir("/tmp/left", 0755), chdir("/tmp/left"), chdir("/tmp"), rmdir("/tmp/left");
+		mkdir("/tmp/left", 0755);
+		int there = open("/tmp/left", O_RDONLY | O_DIRECTORY);
+		fchdir(there), close(there), chdir("/tmp"), rmdir("/tmp/left");
+	}
+	say("left", files_used() - before);
+	int ends[2];
+	char byte;
+	pipe(ends);
+	mkdir("/tmp/left", 0755), chdir("/tmp/left");
+	pid_t child = fork();
+	if (child == 0) {
+		read(ends[0], &byte, 1);
+		chroot(".");
+		_exit(0);
+	}
+	chdir("/tmp"), rmdir("/tmp/left");
+	say("a child is there", files_used() - before);
+	write(ends[1], "", 1);
+	siginfo_t info;
+	waitid(P_PID, child, &info, WEXITED | WNOWAIT);
+	say("and has ended", files_used() - before);
+	waitpid(child, NULL, 0);
+	close(ends[0]), close(ends[1]);
+}
+
+/* Opens a file of another process's in /proc, as user 1000. */
+static void look(pid_t process, const char *name, int flags) {
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/%s", process, name);
+	int fd = open(path, flags);
+	say(name, fd < 0 ? -1 : 0);
+	close(fd);
+}
+
+/* What a process keeps to itself in /proc. */
+static void kept(void) {
+	int ends[2], status = 0;
+	char own[64], path[64];
+	pipe2(ends, O_CLOEXEC);
+	snprintf(own, sizeof own, "fd/%d", ends[0]);
+	for (int user = 0; user <= 1000; user += 1000) {
+		pid_t parent = getpid(), child = fork();
+		if (child == 0) {
+			if (user != 0)
+				setgroups(0, NULL), setgid(user), setuid(user);
+			const char *names[] = {"environ", "auxv", "maps", "fd", "cwd", "exe", "root/tmp", "status", "stat", "limits"};
+			for (int each = 0; each < sizeof names / sizeof *names; each++)
+				look(parent, names[each], O_RDONLY);
+			snprintf(path, sizeof path, "/proc/%d/%s", parent, own);
+			int again = open(path, O_WRONLY | O_NONBLOCK);
+			say("its pipe", again < 0 ? -1 : 0);
+			snprintf(path, sizeof path, "/proc/%d/exe", parent);
+			char target[256];
+			say("its program", readlink(path, target, sizeof target) < 0 ? -1 : 0);
+			_exit(again < 0 ? 1 : write(again, "x", 1) + 1);
+		}
+		waitpid(child, &status, 0);
+		say("it ended by", WEXITSTATUS(status));
+	}
+	close(ends[0]), close(ends[1]);
+}
+
+static int reopened(int fd, int flags) {
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	return open(path, flags);
+}
+
+/* What has no name is opened once more by its descriptor. */
+static void opened_again(void) {
+	int ends[2], pair[2], counter = eventfd(1, 0);
+	char bytes[8];
+	pipe(ends);
+	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+	say("a socket", reopened(pair[0], O_RDWR));
+	say("a counter", reopened(counter, O_RDWR));
+	int writes = reopened(ends[0], O_WRONLY | O_NONBLOCK), reads = reopened(ends[1], O_RDONLY | O_NONBLOCK);
+	int both = reopened(ends[0], O_RDWR);
+	int flags = (fcntl(writes, F_GETFL) | fcntl(reads, F_GETFL) << 16) & (O_ACCMODE | O_NONBLOCK) * 65537;
+	say("how the ends of a pipe are", flags);
+	say("both", fcntl(both, F_GETFL) & O_ACCMODE);
+	say("how the first ones stay", fcntl(ends[0], F_GETFL) | fcntl(ends[1], F_GETFL));
+	say("written", write(writes, "ab", 2));
+	say("not read by that", read(writes, bytes, 1));
+	say("read", read(reads, bytes, 1));
+	say("by the first", read(ends[0], bytes, 1) == 1 && bytes[0] == 'b');
+	say("not written by that", write(reads, "a", 1));
+	say("nothing is left", read(reads, bytes, 1));
+	say("by both", write(both, "cd", 2) + read(both, bytes, 8));
+	close(ends[1]), close(both);
+	say("somebody may write", read(reads, bytes, 1));
+	close(writes);
+	say("nobody may", read(reads, bytes, 1));
+	say("nor is what was none", reopened(777, O_RDONLY));
+	close(ends[0]), close(reads), close(pair[0]), close(pair[1]), close(counter);
+}
+
+/* What is read where nothing can be put stays where it was. */
+static void nowhere(void) {
+	int ends[2], pair[2], timer = timerfd_create(CLOCK_MONOTONIC, 0);
+	char byte = 0;
+	pipe(ends);
+	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+	write(ends[1], "p", 1), write(pair[1], "s", 1);
+	say("a pipe to nowhere", read(ends[0], (void *)8, 1));
+	fcntl(ends[0], F_SETFL, O_NONBLOCK), fcntl(pair[0], F_SETFL, O_NONBLOCK);
+	say("is there", read(ends[0], &byte, 1) == 1 && byte == 'p');
+	say("a socket to nowhere", read(pair[0], (void *)8, 1));
+	say("is there", read(pair[0], &byte, 1) == 1 && byte == 's');
+	struct itimerspec early = {{0, 0}, {-1, 0}}, often = {{-5, 0}, {1, 0}};
+	say("a time before", timerfd_settime(timer, 0, &early, NULL));
+	say("an interval before", timerfd_settime(timer, 0, &often, NULL));
+	early.it_value.tv_sec = 0, early.it_value.tv_nsec = -1;
+	say("less than nothing", timerfd_settime(timer, 0, &early, NULL));
+	close(ends[0]), close(ends[1]), close(pair[0]), close(pair[1]), close(timer);
+}
+
 int main(int count, char **arguments) {
 	if (count > 1) {
 		printf("= %s %s %s\n", arguments[0], arguments[1], getenv("A"));
@@ -417,5 +567,10 @@ int main(int count, char **arguments) {
 	ways();
 	memory_of_others();
 	emptied();
+	removed();
+	left();
+	kept();
+	opened_again();
+	nowhere();
 	return 0;
 }

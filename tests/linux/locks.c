@@ -2,6 +2,7 @@
  * parent has told it to, and says when it is done, so that the order is the same each time. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -169,6 +170,35 @@ static void deadlock(int fd) {
 	say("who waited got it, and its end gave it up", set(fd, F_SETLK, F_WRLCK, 0, 2));
 }
 
+static void *waits(void *own) { return (void *)(long)(set(*(int *)own, F_SETLKW, F_WRLCK, 0, 1) == -1 ? errno : 0); }
+
+/* What waits for a lock by a descriptor that another thread closes does not get it. */
+static void closed_meanwhile(void) {
+	int own = open("raced", O_CREAT | O_RDWR, 0600);
+	pid_t child = fork();
+	if (child == 0) {
+		set(own, F_SETLK, F_WRLCK, 0, 1);
+		tell(to_parent), await(to_child);
+		set(own, F_SETLK, F_UNLCK, 0, 1);
+		tell(to_parent), await(to_child);
+		say("so that another gets it", set(own, F_SETLK, F_WRLCK, 0, 1));
+		exit(0);
+	}
+	await(to_parent);
+	pthread_t thread;
+	void *result = NULL;
+	pthread_create(&thread, NULL, waits, &own);
+	usleep(50000);
+	close(own);
+	tell(to_child), await(to_parent);
+	pthread_join(thread, &result);
+	errno = (long)result;
+	say("by what was closed meanwhile", result ? -1 : 0);
+	tell(to_child);
+	waitpid(child, NULL, 0);
+	unlink("raced");
+}
+
 /* Each adds one to a number in the file a hundred times: none is lost if the lock keeps others out. */
 static void count(int fd, int whole) {
 	int number = 0;
@@ -201,6 +231,7 @@ int main(void) {
 	one_process(fd);
 	two_processes(fd);
 	deadlock(fd);
+	closed_meanwhile();
 	set(fd, F_SETLK, F_UNLCK, 0, 0);
 	count(fd, 0);
 	count(fd, 1);

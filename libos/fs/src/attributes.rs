@@ -1,6 +1,6 @@
 //! What is known of a file beside its contents.
 
-use crate::caller::{Access, Caller, Credentials};
+use crate::caller::{Access, Caller};
 use crate::errno::Errno;
 use crate::listing::NodeType;
 use crate::node::{Body, NodeId};
@@ -103,14 +103,14 @@ impl Vfs {
     /// What `stat` tells.
     ///
     /// # Errors
-    /// `ENOENT` for a process that has ended.
+    /// `ENOENT` for a process that has ended, and for a file that nobody has any more.
     pub fn attributes(&self, caller: &Caller<'_>, node: NodeId) -> Result<Attributes, Errno> {
         let id = match node {
             NodeId::Stored(id) => id,
             NodeId::Proc(node) => return self.proc_attributes(caller, node),
             NodeId::Host(id) => return self.host_attributes(id),
         };
-        let inode = self.inode(id);
+        let inode = self.known_inode(id).ok_or(Errno::ENOENT)?;
         let (size, blocks, rdev) = match &inode.body {
             Body::File(contents) => (contents.len(), contents.blocks(), 0),
             Body::Link(target) => (target.len() as u64, 0, 0),
@@ -136,15 +136,15 @@ impl Vfs {
         })
     }
 
-    /// Whether the caller may do this, as `access(2)` asks with the credentials of its choice.
+    /// Whether the caller may do this, as `access(2)` asks for one with the credentials of its choice.
     ///
     /// # Errors
     /// `EACCES`; `EROFS` for writing where nobody can.
-    pub fn access(&self, credentials: &Credentials, node: NodeId, wanted: Access) -> Result<(), Errno> {
+    pub fn access(&self, caller: &Caller<'_>, node: NodeId, wanted: Access) -> Result<(), Errno> {
         match node {
-            NodeId::Stored(id) => credentials.check(self.inode(id), wanted),
-            NodeId::Proc(node) => node.check(credentials, wanted),
-            NodeId::Host(id) => self.host_access(credentials, id, wanted),
+            NodeId::Stored(id) => caller.credentials.check(self.inode(id), wanted),
+            NodeId::Proc(node) => self.proc_check(caller, node, wanted),
+            NodeId::Host(id) => self.host_access(caller.credentials, id, wanted),
         }
     }
 

@@ -149,8 +149,13 @@ impl Access {
         Access(self.0 | other.0)
     }
 
+    /// As a permission triple has it.
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
     pub(crate) fn includes(self, other: Access) -> bool {
-        self.0 & other.0 != 0
+        self.0 & other.0 == other.0
     }
 }
 
@@ -203,5 +208,18 @@ impl Credentials {
             (Err(_), Stamp::Now, Stamp::Now) => self.check_rights(file, Access::WRITE),
             (Err(error), ..) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wanted_includes_two_if_it_has_both() {
+        let both = Access::READ.and(Access::WRITE);
+        assert!(both.includes(both) && both.includes(Access::WRITE) && both.includes(Access::EXISTS));
+        assert!(!Access::READ.includes(both) && !Access::EXISTS.includes(Access::READ));
+        assert!(!both.includes(Access::WRITE.and(Access::EXECUTE)));
     }
 }

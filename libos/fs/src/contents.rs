@@ -4,6 +4,7 @@ use crate::disk::FirstBytes;
 use crate::errno::Errno;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Bytes of a page.
@@ -174,20 +175,31 @@ impl Contents {
     /// `EIO` if a disk cannot be read: what is before that is zero.
     pub fn punch(&mut self, offset: u64, len: u64) -> Result<(), Errno> {
         let end = offset.saturating_add(len).min(self.len.next_multiple_of(PAGE));
-        let mut at = offset;
-        while at < end {
-            let (number, within) = (at / PAGE, (at % PAGE) as usize);
-            let part = (PAGE - at % PAGE).min(end - at);
-            let is_packed = number * PAGE < self.packed.len();
-            match part == PAGE && !is_packed {
-                true => drop(self.pages.remove(&number)),
-                false if is_packed || self.pages.contains_key(&number) => {
-                    self.page(number)?[within..within + part as usize].fill(0);
-                }
-                false => {}
-            }
-            at += part;
+        if offset >= end {
+            return Ok(());
         }
+        let (first, last) = (offset / PAGE, (end - 1) / PAGE);
+        // What came with the file has no pages yet, and what is beside that may be far longer than memory.
+        let came = first..(last + 1).min(self.packed.len().div_ceil(PAGE)).max(first);
+        for number in came.clone() {
+            self.clear(number, offset..end)?;
+        }
+        let beside: Vec<u64> = self.pages.range(came.end..last + 1).map(|(number, _)| *number).collect();
+        for number in beside {
+            let is_whole = offset <= number * PAGE && (number + 1) * PAGE <= end;
+            match is_whole {
+                true => drop(self.pages.remove(&number)),
+                false => self.clear(number, offset..end)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes zeros of what a page has of a range, of which it has some.
+    fn clear(&mut self, number: u64, range: Range<u64>) -> Result<(), Errno> {
+        let start = number * PAGE;
+        let within = |at: u64| (at.clamp(start, start + PAGE) - start) as usize;
+        self.page(number)?[within(range.start)..within(range.end)].fill(0);
         Ok(())
     }
 

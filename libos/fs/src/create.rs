@@ -103,7 +103,7 @@ impl Vfs {
         if !self.kind(directory).is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        self.access(caller.credentials, directory, Access::WRITE.and(Access::EXECUTE))?;
+        self.access(caller, directory, Access::WRITE.and(Access::EXECUTE))?;
         directory.stored().ok_or(Errno::EOPNOTSUPP)?;
         Ok(self.nameless(caller, mode & !caller.umask))
     }
@@ -128,9 +128,11 @@ impl Vfs {
             _ => Access::READ.and(Access::WRITE),
         };
         let wanted = if flags & O_TRUNC != 0 { wanted.and(Access::WRITE) } else { wanted };
-        self.access(caller.credentials, node, wanted)?;
-        if let NodeId::Host(id) = node {
-            self.host_open(id, wanted)?;
+        self.access(caller, node, wanted)?;
+        match node {
+            NodeId::Host(id) => self.host_open(id, wanted)?,
+            NodeId::Proc(node) => self.proc_check_kept(caller, node)?,
+            NodeId::Stored(_) => {}
         }
         match kind {
             NodeType::Socket => return Err(Errno::ENXIO),

@@ -126,7 +126,7 @@ impl Vfs {
         let id = node.stored().ok_or(Errno::EOPNOTSUPP)?;
         match namespace? {
             Namespace::User if !self.has_user_attributes(node) => return Err(Errno::ENODATA),
-            Namespace::User => self.access(caller.credentials, node, Access::READ)?,
+            Namespace::User => self.access(caller, node, Access::READ)?,
             Namespace::Trusted if !caller.credentials.is_root() => return Err(Errno::ENODATA),
             Namespace::Trusted | Namespace::Security => {}
         }
@@ -156,7 +156,7 @@ impl Vfs {
                 if inode.is_directory() && inode.permissions & STICKY != 0 {
                     caller.credentials.check_owner(&inode.rights())?;
                 }
-                self.access(caller.credentials, node, Access::WRITE)?;
+                self.access(caller, node, Access::WRITE)?;
             }
             Namespace::Trusted | Namespace::Security if !caller.credentials.is_root() => {
                 return Err(Errno::EPERM);

@@ -102,9 +102,12 @@ impl Vfs {
         self.collect(id);
     }
 
-    /// A directory, which was in another, is gone from the tree.
+    /// A directory, which was in another, is gone from the tree. As long as somebody has it, its `..` leads
+    /// there: so it holds the one that it was in ([`Vfs::collect`] gives that back).
     pub(crate) fn drop_directory(&mut self, caller: &Caller<'_>, parent: InodeId, id: InodeId) {
-        self.inode_mut(parent).links -= 1;
+        let above = self.inode_mut(parent);
+        above.links -= 1;
+        above.holds += 1;
         let inode = self.inode_mut(id);
         inode.links = 0;
         inode.changed = caller.now;

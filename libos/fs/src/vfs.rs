@@ -228,6 +228,11 @@ impl Vfs {
         &self.inodes[id]
     }
 
+    /// The same of what somebody names who does not hold it.
+    pub(crate) fn known_inode(&self, id: InodeId) -> Option<&Inode> {
+        self.inodes.get(id)
+    }
+
     pub(crate) fn inode_mut(&mut self, id: InodeId) -> &mut Inode {
         &mut self.inodes[id]
     }
@@ -344,19 +349,27 @@ impl Vfs {
         }
     }
 
-    /// Frees what has neither name nor holder.
+    /// Frees what has neither name nor holder: a directory, and then those above that only it held.
     pub(crate) fn collect(&mut self, id: InodeId) {
-        let inode = &self.inodes[id];
-        if inode.links > 0 || inode.holds > 0 {
-            return;
+        let mut next = Some(id);
+        while let Some(id) = next.take() {
+            let inode = &self.inodes[id];
+            if inode.links > 0 || inode.holds > 0 {
+                return;
+            }
+            match &inode.body {
+                Body::File(contents) => self.pages -= contents.pages(),
+                Body::Directory(directory) => next = Some(directory.parent),
+                _ => {}
+            }
+            self.tell_of_end(id);
+            self.extended.forget(id);
+            self.seals.forget(id);
+            self.inodes.remove(id);
+            if let Some(parent) = next {
+                self.inodes[parent].holds -= 1;
+            }
         }
-        if let Body::File(contents) = &inode.body {
-            self.pages -= contents.pages();
-        }
-        self.tell_of_end(id);
-        self.extended.forget(id);
-        self.seals.forget(id);
-        self.inodes.remove(id);
     }
 
     /// What somebody is to know of a node without a `stat`: its kind.

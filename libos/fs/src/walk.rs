@@ -305,7 +305,7 @@ impl Vfs {
     /// Whether the caller may go through a directory.
     fn check_way(&self, caller: &Caller<'_>, directory: NodeId) -> Result<(), Errno> {
         match self.kind(directory).is_directory() {
-            true => self.access(caller.credentials, directory, Access::EXECUTE),
+            true => self.access(caller, directory, Access::EXECUTE),
             false => Err(Errno::ENOTDIR),
         }
     }

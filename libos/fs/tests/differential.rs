@@ -460,7 +460,7 @@ impl Memory {
             }
             Call::Access { path, wanted } => {
                 let node = vfs.resolve(&caller, directory, path.as_bytes(), LastLink::Follow)?;
-                vfs.access(&self.credentials, node, Access::from_bits(*wanted)?).map(text)
+                vfs.access(&caller, node, Access::from_bits(*wanted)?).map(text)
             }
             Call::List { path } => {
                 let flags = O_RDONLY | O_DIRECTORY;

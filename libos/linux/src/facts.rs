@@ -103,9 +103,9 @@ impl Processes for ProcessFamily {
     }
 
     fn directories(&self, process: Pid) -> Option<(NodeId, NodeId)> {
-        let process = self.process(process)?;
+        let process = self.process(process).filter(|process| !process.has_ended())?;
         let view = process.view.borrow();
-        Some((view.directory, view.root))
+        Some((view.directory.node(), view.root.node()))
     }
 
     fn descriptors(&self, process: Pid) -> Vec<u32> {
@@ -195,7 +195,8 @@ fn facts(process: &Process) -> ProcessFacts {
         started_ns: process.started_ns,
         ran_ns: process.ran_ns(),
         signals: [process.pending_set().0, blocked, ignored.0, caught.0],
-        descriptors_max: descriptors_of(process).limit(),
+        umask: view.umask,
+        limits: process.limits.borrow().all(),
         affinity: tasks.first().map_or(Affinity::all(), |task| task.affinity.get()).0,
     }
 }

@@ -82,6 +82,8 @@ pub struct ProcessFamily {
     pub(crate) sockets: Rc<crate::descriptors::places::Places>,
     /// Pipes that have names.
     pub(crate) fifos: crate::descriptors::fifo::Fifos,
+    /// Descriptors on their way.
+    pub(crate) flights: Rc<crate::descriptors::flight::Flights>,
     /// Pseudoterminals.
     pub(crate) terminals: crate::terminal::Terminals,
     /// The locks of files.
@@ -136,6 +138,7 @@ impl ProcessFamily {
             futexes: Futexes::default(),
             sockets: Rc::default(),
             fifos: Default::default(),
+            flights: Rc::default(),
             terminals: Default::default(),
             locks: Rc::default(),
             mapped: Rc::default(),

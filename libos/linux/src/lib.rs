@@ -19,6 +19,7 @@ mod facts;
 mod family;
 pub mod futex;
 mod heaps;
+mod held;
 mod load;
 mod machine;
 pub mod memory;
@@ -45,6 +46,7 @@ mod vdso;
 
 pub use call::Call;
 pub use family::{Beginning, FamilyParts, ProcessFamily};
+pub use held::HeldDirectory;
 pub use load::{LoadError, Opened};
 pub use process::{Exit, OwnMemory, Process, RunningProgram, View};
 pub use task::Task;

@@ -231,7 +231,7 @@ fn open(process: &Process, thread: u32, path: &[u8]) -> Result<Rc<Opened>, LoadE
     let opened = process.with_vfs(thread, |vfs, caller| {
         let node = vfs.resolve(caller, caller.directory, path, LastLink::Follow)?;
         match vfs.kind(node) {
-            nom_fs::NodeType::File => vfs.access(caller.credentials, node, Access::EXECUTE)?,
+            nom_fs::NodeType::File => vfs.access(caller, node, Access::EXECUTE)?,
             _ => return Err(Errno::EACCES),
         }
         // Who may execute a file need not be one who may read it.

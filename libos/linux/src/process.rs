@@ -8,6 +8,7 @@ use crate::calls::timers::{IntervalTimers, SignalTimer};
 use crate::descriptors::Descriptors;
 use crate::descriptors::ready::Waiters;
 use crate::family::ProcessFamily;
+use crate::held::HeldDirectory;
 use crate::load::{Loaded, Opened};
 use crate::memory::{PLACE, ProcessMemory};
 use crate::processor_time::SpentTime;
@@ -20,7 +21,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use linux_raw_sys::general::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SA_NOCLDWAIT};
-use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, NodeId, Scope, Vfs};
+use nom_fs::{Caller, Credentials, Errno, FileTime, LastLink, Scope, Vfs};
 use nom_rt::WaitQueue;
 use nom_sys::program::SpaceNumber;
 
@@ -100,11 +101,31 @@ pub struct View {
     /// The real and the saved group.
     pub(crate) other_groups: (u32, u32),
     /// Where absolute paths begin.
-    pub root: NodeId,
+    pub root: HeldDirectory,
     /// Where others begin.
-    pub directory: NodeId,
+    pub directory: HeldDirectory,
     /// Permissions that what it makes does not get.
     pub umask: u32,
+}
+
+impl View {
+    /// That of the first process, which is root's and begins at the root of the tree.
+    pub(crate) fn first(root: HeldDirectory) -> View {
+        View {
+            credentials: Credentials::default(),
+            other_users: (0, 0),
+            other_groups: (0, 0),
+            directory: root.clone(),
+            root,
+            umask: 0o022,
+        }
+    }
+
+    /// Leaves the directories that it was in: there is nobody any more who goes by them.
+    pub(crate) fn leave(&mut self) {
+        let root = self.root.top();
+        (self.directory, self.root) = (root.clone(), root);
+    }
 }
 
 /// The program that a process runs, as it began.
@@ -193,15 +214,7 @@ impl Process {
     /// The first of a family.
     pub(crate) fn first(family: &Rc<ProcessFamily>) -> Option<Rc<Process>> {
         let id = family.take_id();
-        let root = family.vfs.borrow().root();
-        let view = View {
-            credentials: Credentials::default(),
-            other_users: (0, 0),
-            other_groups: (0, 0),
-            root,
-            directory: root,
-            umask: 0o022,
-        };
+        let view = View::first(HeldDirectory::root_of(&family.vfs));
         let memory = OwnMemory::new(family)?;
         let process = Rc::new(Process {
             id,
@@ -345,8 +358,8 @@ impl Process {
         let for_files = self.for_files.credentials(thread, &view.credentials);
         let caller = Caller {
             credentials: for_files.as_ref().unwrap_or(&view.credentials),
-            root: view.root,
-            directory: view.directory,
+            root: view.root.node(),
+            directory: view.directory.node(),
             umask: view.umask,
             process: self.id,
             thread,
@@ -367,7 +380,7 @@ impl Process {
             vfs.hold(node);
             Ok(node)
         })?;
-        self.view.borrow_mut().directory = node;
+        self.view.borrow_mut().directory = HeldDirectory::of(&self.family.vfs, node);
         Ok(())
     }
 
@@ -441,6 +454,7 @@ impl Process {
         self.interval_timers.stop();
         self.forget_timers();
         self.descriptors.borrow().close_all();
+        self.view.borrow_mut().leave();
         self.family.semaphores.undo_of(self);
         if self.has_own_memory.get() {
             self.memory().clear();

@@ -5,9 +5,9 @@ mod nodes;
 mod process;
 
 use crate::attributes::{Attributes, FileTime};
-use crate::caller::{Access, Caller, Credentials};
+use crate::caller::{Access, Caller};
 use crate::errno::Errno;
-use crate::listing::{DirectoryEntry, NodeType};
+use crate::listing::DirectoryEntry;
 use crate::locks::{Lock, LockTable};
 use crate::node::NodeId;
 use crate::vfs::Vfs;
@@ -15,6 +15,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 pub use nodes::{GlobalFile, OS_RELEASE, ProcNode, ProcessFile, ProcessLink, Tunable};
+
+/// How many limits a process has (getrlimit(2)).
+pub const LIMITS: usize = 16;
 
 /// Names a process.
 pub type Pid = u32;
@@ -50,8 +53,11 @@ pub struct ProcessFacts {
     pub ran_ns: u64,
     /// Signals: pending, blocked, ignored, caught.
     pub signals: [u64; 4],
-    /// How many descriptors it may have.
-    pub descriptors_max: u64,
+    /// Permissions that what it makes does not get.
+    pub umask: u32,
+    /// Its limits, each as it holds and as far as the process may raise it, in the order of `RLIMIT_*`;
+    /// `u64::MAX` is none.
+    pub limits: [[u64; 2]; LIMITS],
     /// Processors that it may run on, a bit each.
     pub affinity: u64,
 }
@@ -258,6 +264,47 @@ impl Vfs {
         })
     }
 
+    /// Whether the caller may do this with something in `/proc`, as its permissions say: what is about a
+    /// process is its user's, and its own.
+    pub(crate) fn proc_check(
+        &self,
+        caller: &Caller<'_>,
+        node: ProcNode,
+        wanted: Access,
+    ) -> Result<(), Errno> {
+        let user = caller.credentials.user;
+        let is_owner = node.process().is_some_and(|process| {
+            let facts = || caller.processes.facts(process);
+            process == caller.process || facts().is_some_and(|facts| facts.users[1] == user)
+        });
+        let permissions = node.permissions();
+        let owners = if is_owner || caller.credentials.is_root() { permissions >> 6 } else { 0 };
+        // What it leads to has no permissions of its own; whoever may follow the link may open it.
+        let is_free = matches!(node, ProcNode::Opened(..));
+        if is_free || (permissions | owners) & 7 & wanted.bits() == wanted.bits() {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
+    }
+
+    /// Whether the caller may look at what a process keeps to itself (ptrace(2), "Ptrace access mode
+    /// checking"): who is root, of that process, or has the user and the group that are all of that
+    /// process's.
+    ///
+    /// # Errors
+    /// `EACCES`; `ENOENT` if the process has ended.
+    pub(crate) fn proc_check_kept(&self, caller: &Caller<'_>, node: ProcNode) -> Result<(), Errno> {
+        let Some(process) = node.process().filter(|_| node.is_kept()) else { return Ok(()) };
+        if caller.credentials.is_root() || process == caller.process {
+            return Ok(());
+        }
+        let facts = caller.processes.facts(process).ok_or(Errno::ENOENT)?;
+        let (user, group) = (caller.credentials.user, caller.credentials.group);
+        let is_same = facts.users[..3] == [user; 3] && facts.user_groups[..3] == [group; 3];
+        if is_same { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
     pub(crate) fn proc_lookup(&self, caller: &Caller<'_>, node: ProcNode, name: &[u8]) -> Option<ProcNode> {
         let number = || -> Option<u32> {
             let is_plain = name.first() != Some(&b'0') || name.len() == 1;
@@ -345,7 +392,11 @@ impl Vfs {
     }
 
     /// The node that a symbolic link of `/proc` leads to, if it leads to one rather than by its text.
+    ///
+    /// # Errors
+    /// `EACCES` for those to whom it is not told.
     pub(crate) fn proc_leads_to(&self, caller: &Caller<'_>, node: ProcNode) -> Result<Option<NodeId>, Errno> {
+        self.proc_check_kept(caller, node)?;
         let processes = caller.processes;
         Ok(match node {
             ProcNode::Link(process, ProcessLink::Program) => {
@@ -364,22 +415,6 @@ impl Vfs {
             }
             _ => None,
         })
-    }
-}
-
-impl ProcNode {
-    pub(crate) fn check(self, credentials: &Credentials, wanted: Access) -> Result<(), Errno> {
-        let permissions = self.permissions();
-        let mut granted = permissions & 7;
-        if credentials.is_root() || self.process().is_some() {
-            granted |= permissions >> 6;
-        }
-        let is_kept = self.kind() == NodeType::Character;
-        let wants = [Access::READ, Access::WRITE, Access::EXECUTE];
-        let bits = [4, 2, 1];
-        let refused =
-            wants.iter().zip(bits).any(|(access, bit)| wanted.includes(*access) && granted & bit == 0);
-        if refused && !is_kept { Err(Errno::EACCES) } else { Ok(()) }
     }
 }
 

@@ -137,7 +137,7 @@ enum Value {
 }
 
 /// The files of `/proc/sys`, in order.
-const TUNABLES: [(&str, Value); 26] = [
+const TUNABLES: [(&str, Value); 30] = [
     ("fs/epoll/max_user_watches", Value::Text("1048576")),
     ("fs/file-max", Value::Text("1048576")),
     ("fs/file-nr", Value::Text("0\t0\t1048576")),
@@ -146,6 +146,9 @@ const TUNABLES: [(&str, Value); 26] = [
     ("kernel/cap_last_cap", Value::Text("40")),
     ("kernel/core_pattern", Value::Text("core")),
     ("kernel/hostname", Value::HostName),
+    ("kernel/msgmax", Value::Text("8192")),
+    ("kernel/msgmnb", Value::Text("16384")),
+    ("kernel/msgmni", Value::Text("256")),
     ("kernel/ngroups_max", Value::Text("65536")),
     ("kernel/osrelease", Value::Text(OS_RELEASE)),
     ("kernel/ostype", Value::Text("Linux")),
@@ -156,6 +159,7 @@ const TUNABLES: [(&str, Value); 26] = [
     ("kernel/random/entropy_avail", Value::Text("256")),
     ("kernel/random/uuid", Value::Uuid),
     ("kernel/randomize_va_space", Value::Text("2")),
+    ("kernel/sem", Value::Text("32000\t256000\t500\t4096")),
     ("kernel/threads-max", Value::Text("32768")),
     ("net/core/rmem_max", Value::Text("16777216")),
     ("net/core/somaxconn", Value::Text("4096")),
@@ -264,6 +268,15 @@ impl ProcNode {
                 _ => 0o444,
             },
         }
+    }
+
+    /// Whether what it says is told to those alone who may look into the process (proc(5)), whatever its
+    /// permissions are.
+    pub(crate) fn is_kept(self) -> bool {
+        use ProcessFile::{Auxv, Environ, Maps, Smaps};
+        matches!(self, ProcNode::File(_, Environ | Auxv | Maps | Smaps))
+            || matches!(self, ProcNode::Link(..) | ProcNode::Descriptor(..) | ProcNode::Opened(..))
+            || matches!(self, ProcNode::DescriptorInfo(..))
     }
 
     /// The process that it is about.

@@ -2,7 +2,7 @@
 
 use super::global::TICK_NS;
 use super::nodes::ProcessFile;
-use super::{DescriptorFacts, Pid, ProcessFacts, Text, kibibytes};
+use super::{DescriptorFacts, LIMITS, Pid, ProcessFacts, Text, kibibytes};
 use crate::caller::Caller;
 use crate::contents::PAGE;
 use crate::errno::Errno;
@@ -114,7 +114,8 @@ fn state_name(state: char) -> &'static str {
 fn status(process: Pid, facts: &ProcessFacts, text: &mut Text) -> Written {
     text.write_str("Name:\t")?;
     text.bytes(&facts.name);
-    writeln!(text, "\nUmask:\t0022\nState:\t{} ({})", facts.state, state_name(facts.state))?;
+    writeln!(text, "\nUmask:\t0{:03o}", facts.umask)?;
+    writeln!(text, "State:\t{} ({})", facts.state, state_name(facts.state))?;
     writeln!(text, "Tgid:\t{process}\nNgid:\t0\nPid:\t{process}\nPPid:\t{}\nTracerPid:\t0", facts.parent)?;
     for (name, ids) in [("Uid", facts.users), ("Gid", facts.user_groups)] {
         writeln!(text, "{name}:\t{}\t{}\t{}\t{}", ids[0], ids[1], ids[2], ids[3])?;
@@ -178,21 +179,35 @@ fn stat(process: Pid, facts: &ProcessFacts, text: &mut Text) -> Written {
     writeln!(text, "0 0 0 0 0 0 0 0")
 }
 
+/// Names and units of limits, in the order of `RLIMIT_*` (Linux's fs/proc/base.c).
+const LIMIT_NAMES: [(&str, &str); LIMITS] = [
+    ("Max cpu time", "seconds"),
+    ("Max file size", "bytes"),
+    ("Max data size", "bytes"),
+    ("Max stack size", "bytes"),
+    ("Max core file size", "bytes"),
+    ("Max resident set", "bytes"),
+    ("Max processes", "processes"),
+    ("Max open files", "files"),
+    ("Max locked memory", "bytes"),
+    ("Max address space", "bytes"),
+    ("Max file locks", "locks"),
+    ("Max pending signals", "signals"),
+    ("Max msgqueue size", "bytes"),
+    ("Max nice priority", ""),
+    ("Max realtime priority", ""),
+    ("Max realtime timeout", "us"),
+];
+
 fn limits(facts: &ProcessFacts, text: &mut Text) -> Written {
+    let shown = |limit: u64| if limit == u64::MAX { "unlimited".into() } else { format!("{limit}") };
     writeln!(text, "{:<26}{:<21}{:<21}{:<10}", "Limit", "Soft Limit", "Hard Limit", "Units")?;
-    let files = alloc::format!("{}", facts.descriptors_max);
-    for (name, limit, unit) in [
-        ("Max cpu time", "unlimited", "seconds"),
-        ("Max file size", "unlimited", "bytes"),
-        ("Max data size", "unlimited", "bytes"),
-        ("Max stack size", "8388608", "bytes"),
-        ("Max core file size", "0", "bytes"),
-        ("Max processes", "32768", "processes"),
-        ("Max open files", &files, "files"),
-        ("Max locked memory", "unlimited", "bytes"),
-        ("Max address space", "unlimited", "bytes"),
-    ] {
-        writeln!(text, "{name:<26}{limit:<21}{limit:<21}{unit:<10}")?;
+    for ((name, unit), [soft, hard]) in LIMIT_NAMES.into_iter().zip(facts.limits) {
+        write!(text, "{name:<26}{:<21}{:<21}", shown(soft), shown(hard))?;
+        match unit {
+            "" => text.write_str("\n")?,
+            unit => writeln!(text, "{unit:<10}")?,
+        }
     }
     Ok(())
 }

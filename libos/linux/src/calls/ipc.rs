@@ -23,7 +23,7 @@ pub(super) const READ: u32 = 0o4;
 pub(super) const ALTER: u32 = 0o2;
 
 /// Whose something is, and who may do what with it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Permissions {
     key: i32,
     mode: u32,
@@ -103,6 +103,8 @@ impl<T> Default for Objects<T> {
 
 /// Something that has a key.
 pub(super) trait Keyed {
+    /// How many there may be: they are the library's memory, and nobody is charged for them.
+    const MOST: usize;
     /// Who may do what with it.
     fn permissions(&self) -> &Cell<Permissions>;
 }
@@ -127,7 +129,7 @@ impl<T: Keyed> Objects<T> {
     }
 
     /// The identifier of the one with a key, which is made if the flags say so. Errors: ENOENT, EEXIST,
-    /// EACCES; what `fits` says of the one that is there, and `make`.
+    /// EACCES; ENOSPC; what `fits` says of the one that is there, and `make`.
     pub fn find_or_make(
         &self,
         call: &Call<'_>,
@@ -147,15 +149,51 @@ impl<T: Keyed> Objects<T> {
         if key != IPC_PRIVATE && flags & IPC_CREAT == 0 {
             return Err(Errno::ENOENT);
         }
-        let object = make(Permissions::new(call, key, flags))?;
+        self.add(|| make(Permissions::new(call, key, flags))).map(|id| id as u64)
+    }
+
+    /// One more: its identifier. Errors: ENOSPC if there are as many as there may be; what `make` says.
+    pub(super) fn add(&self, make: impl FnOnce() -> Result<T, Errno>) -> Result<i32, Errno> {
+        if self.all.borrow().len() >= T::MOST {
+            return Err(Errno::ENOSPC);
+        }
+        let object = make()?;
         let id = self.next.replace(self.next.get() + 1);
         self.all.borrow_mut().insert(id, Rc::new(object));
-        Ok(id as u64)
+        Ok(id)
     }
 
     fn find(&self, key: i32) -> Option<(i32, Rc<T>)> {
         let all = self.all.borrow();
         let mut with_key = all.iter().filter(|(_, object)| object.permissions().get().has_key(key));
         with_key.next().map(|(id, object)| (*id, object.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Few(Cell<Permissions>);
+
+    impl Keyed for Few {
+        const MOST: usize = 3;
+
+        fn permissions(&self) -> &Cell<Permissions> {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_of_a_kind_than_may_be() {
+        let all = Objects::<Few>::default();
+        for id in 0..3 {
+            assert_eq!(all.add(|| Ok(Few::default())), Ok(id));
+        }
+        assert_eq!(all.add(|| Ok(Few::default())), Err(Errno::ENOSPC));
+        all.all.borrow_mut().remove(&1);
+        assert_eq!(all.add(|| Err(Errno::EINVAL)), Err(Errno::EINVAL));
+        assert_eq!(all.add(|| Ok(Few::default())), Ok(3));
     }
 }

@@ -10,6 +10,7 @@ use crate::table::SystemCall;
 use alloc::rc::{Rc, Weak};
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
+use nom_fs::proc::LIMITS;
 use nom_rt::Handle;
 
 /// These calls.
@@ -38,11 +39,11 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// All limits of a process.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits([Limit; abi::RLIM_NLIMITS as usize]);
+pub(crate) struct Limits([Limit; LIMITS]);
 
 impl Default for Limits {
     fn default() -> Limits {
-        let mut limits = [[INFINITY; 2]; abi::RLIM_NLIMITS as usize];
+        let mut limits = [[INFINITY; 2]; LIMITS];
         limits[abi::RLIMIT_STACK as usize] = [8 << 20, INFINITY];
         limits[abi::RLIMIT_NOFILE as usize] = DESCRIPTORS;
         limits[abi::RLIMIT_NPROC as usize] = [1 << 12, 1 << 12];
@@ -56,6 +57,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// All of them, in the order of `RLIMIT_*`.
+    pub fn all(&self) -> [Limit; LIMITS] {
+        self.0
+    }
+
     /// Errors: EINVAL unless there is such a resource.
     fn of(&self, resource: u64) -> Result<Limit, Errno> {
         let index = resource as u32 as usize;

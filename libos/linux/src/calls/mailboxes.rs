@@ -34,6 +34,11 @@ pub const ROWS: &[SystemCall] = &[
 /// Most bytes of a message, and of all that wait unless that is changed (Linux's MSGMAX and MSGMNB).
 const BYTES_MAX: u64 = 8192;
 const ALL_BYTES: u64 = 16_384;
+/// Most queues (MSGMNI, of which Linux has 32,000), and what the library keeps for the messages of all.
+const QUEUES_MAX: usize = 256;
+const HELD_MAX: u64 = 4 << 20;
+/// What it keeps of one beside its bytes.
+const HEAD: u64 = 64;
 /// Flags of msgrcv(2).
 const MSG_NOERROR: u32 = 0o10_000;
 const MSG_EXCEPT: u32 = 0o20_000;
@@ -48,6 +53,8 @@ struct Mailbox {
     /// Types and what they say.
     messages: RefCell<VecDeque<(i64, Vec<u8>)>>,
     bytes_max: Cell<u64>,
+    /// What the library keeps for the messages.
+    held: Cell<u64>,
     /// When somebody sent, received and changed it last, in seconds since 1970.
     times: Cell<[u64; 3]>,
     /// Who sent and received last.
@@ -57,14 +64,30 @@ struct Mailbox {
 }
 
 impl Keyed for Mailbox {
+    const MOST: usize = QUEUES_MAX;
+
     fn permissions(&self) -> &Cell<Permissions> {
         &self.permissions
     }
 }
 
 impl Mailbox {
+    /// An empty one, made at this time.
+    fn new(permissions: Permissions, now: u64) -> Mailbox {
+        Mailbox {
+            permissions: Cell::new(permissions),
+            messages: RefCell::default(),
+            bytes_max: Cell::new(ALL_BYTES),
+            held: Cell::default(),
+            times: Cell::new([0, 0, now]),
+            processes: Cell::default(),
+            waiters: Waiters::default(),
+            is_removed: Cell::new(false),
+        }
+    }
+
     fn bytes(&self) -> u64 {
-        self.messages.borrow().iter().map(|(_, bytes)| bytes.len() as u64).sum()
+        self.held.get() - HEAD * self.messages.borrow().len() as u64
     }
 
     fn check(&self) -> Result<(), Errno> {
@@ -79,6 +102,7 @@ impl Mailbox {
             return Err(Errno::EAGAIN);
         }
         self.messages.borrow_mut().push_back((kind, bytes.to_vec()));
+        self.held.update(|held| held + bytes.len() as u64 + HEAD);
         self.waiters.wake();
         Ok(())
     }
@@ -106,9 +130,10 @@ impl Mailbox {
         if messages[index].1.len() as u64 > most && flags & MSG_NOERROR == 0 {
             return Err(Errno::E2BIG);
         }
-        let taken = messages.remove(index).ok_or(Errno::EAGAIN);
+        let (kind, bytes) = messages.remove(index).ok_or(Errno::EAGAIN)?;
+        self.held.update(|held| held - bytes.len() as u64 - HEAD);
         self.waiters.wake();
-        taken
+        Ok((kind, bytes))
     }
 
     /// `struct msqid64_ds`.
@@ -133,23 +158,21 @@ impl Mailbox {
 #[derive(Debug, Default)]
 pub(crate) struct Mailboxes(Objects<Mailbox>);
 
+impl Mailboxes {
+    /// Errors: ENOMEM if too much waits in all queues for one more message of so many bytes.
+    fn check_room(&self, bytes: u64) -> Result<(), Errno> {
+        let held: u64 = self.0.list().iter().map(|mailbox| mailbox.held.get()).sum();
+        if held + bytes + HEAD > HELD_MAX { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+}
+
 fn get(call: &Call<'_>) -> Result<u64, Errno> {
     let (key, flags) = (call.int(0), call.arguments[1] as u32);
     call.family().mailboxes.0.find_or_make(
         call,
         (key, flags),
         |_| Ok(()),
-        |permissions| {
-            Ok(Mailbox {
-                permissions: Cell::new(permissions),
-                messages: RefCell::default(),
-                bytes_max: Cell::new(ALL_BYTES),
-                times: Cell::new([0, 0, now(call)]),
-                processes: Cell::default(),
-                waiters: Waiters::default(),
-                is_removed: Cell::new(false),
-            })
-        },
+        |permissions| Ok(Mailbox::new(permissions, now(call))),
     )
 }
 
@@ -163,7 +186,10 @@ fn send(call: &Call<'_>) -> Result<u64, Errno> {
     call.memory().read(message.wrapping_add(TYPE_BYTES), &mut bytes)?;
     let mailbox = call.family().mailboxes.0.get(call.int(0))?;
     mailbox.permissions.get().check(call, ALTER)?;
-    let put = || mailbox.put(kind, &bytes);
+    let put = || {
+        call.family().mailboxes.check_room(length)?;
+        mailbox.put(kind, &bytes)
+    };
     match put() {
         Err(Errno::EAGAIN) if flags as u32 & IPC_NOWAIT == 0 => {
             call.block_on(until_ready(put, |waker| mailbox.waiters.add(waker)))?
@@ -231,5 +257,28 @@ fn control(call: &Call<'_>) -> Result<u64, Errno> {
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_queues_hold_no_more_than_the_library_bears_however_short_messages_are() {
+        let queues = Mailboxes::default();
+        let send = |queue: i32| {
+            queues.check_room(0)?;
+            queues.0.get(queue)?.put(1, b"")
+        };
+        for queue in 0..8 {
+            assert_eq!(queues.0.add(|| Ok(Mailbox::new(Permissions::default(), 0))), Ok(queue));
+        }
+        let sent =
+            (0..8).map(|queue| core::iter::repeat_with(|| send(queue)).take_while(Result::is_ok).count());
+        assert_eq!(sent.sum::<usize>() as u64, HELD_MAX / HEAD);
+        assert_eq!((send(0), send(7)), (Err(Errno::ENOMEM), Err(Errno::ENOMEM)));
+        assert_eq!(queues.0.get(0).and_then(|queue| queue.take(0, 0, 9)), Ok((1, Vec::new())));
+        assert_eq!(send(7), Ok(()), "what was received makes room");
     }
 }

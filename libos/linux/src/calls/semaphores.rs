@@ -34,7 +34,11 @@ pub const ROWS: &[SystemCall] = &[
 ];
 
 /// Most semaphores of a set, and operations of a call; the highest value (Linux's SEMMSL, SEMOPM, SEMVMX).
+/// With the next two, as `/proc/sys/kernel/sem` says them.
 const COUNT_MAX: u64 = 32_000;
+/// Most sets, and semaphores in all of them (SEMMNI and SEMMNS, of which Linux has 32,000 and so many each).
+const SETS_MAX: usize = 4096;
+const ALL_MAX: u64 = 256_000;
 const OPERATIONS_MAX: u64 = 500;
 const VALUE_MAX: i32 = 32_767;
 /// In an operation's flags: it is taken back when the process ends.
@@ -64,6 +68,8 @@ struct Semaphores {
 }
 
 impl Keyed for Semaphores {
+    const MOST: usize = SETS_MAX;
+
     fn permissions(&self) -> &Cell<Permissions> {
         &self.permissions
     }
@@ -74,6 +80,12 @@ impl Keyed for Semaphores {
 pub(crate) struct SemaphoreSets(Objects<Semaphores>);
 
 impl SemaphoreSets {
+    /// Errors: ENOSPC if there were too many with so many more.
+    fn check_more(&self, count: u64) -> Result<(), Errno> {
+        let all: u64 = self.0.list().iter().map(|set| set.all.borrow().len() as u64).sum();
+        if all + count > ALL_MAX { Err(Errno::ENOSPC) } else { Ok(()) }
+    }
+
     /// A process has ended.
     pub fn undo_of(&self, process: &Process) {
         for set in self.0.list() {
@@ -101,6 +113,19 @@ struct Operation {
 }
 
 impl Semaphores {
+    /// So many, made at this time.
+    fn new(permissions: Permissions, count: u64, now: u64) -> Semaphores {
+        Semaphores {
+            permissions: Cell::new(permissions),
+            all: RefCell::new(vec![Semaphore::default(); count as usize]),
+            undone: RefCell::default(),
+            times: Cell::new([0, now]),
+            waiting: RefCell::default(),
+            waiters: Waiters::default(),
+            is_removed: Cell::new(false),
+        }
+    }
+
     /// Does all operations, or none and says which has to wait, and whether for zero.
     fn attempt(&self, process: u32, operations: &[Operation]) -> Result<Option<Operation>, Errno> {
         let mut after = self.all.borrow().clone();
@@ -161,15 +186,8 @@ fn get(call: &Call<'_>) -> Result<u64, Errno> {
         if count == 0 {
             return Err(Errno::EINVAL);
         }
-        Ok(Semaphores {
-            permissions: Cell::new(permissions),
-            all: RefCell::new(vec![Semaphore::default(); count as usize]),
-            undone: RefCell::default(),
-            times: Cell::new([0, now(call)]),
-            waiting: RefCell::default(),
-            waiters: Waiters::default(),
-            is_removed: Cell::new(false),
-        })
+        call.family().semaphores.check_more(count)?;
+        Ok(Semaphores::new(permissions, count, now(call)))
     })
 }
 
@@ -285,5 +303,23 @@ fn control(call: &Call<'_>) -> Result<u64, Errno> {
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_no_more_semaphores_in_all_sets_than_may_be() {
+        let sets = SemaphoreSets::default();
+        let make = |count| {
+            sets.check_more(count)?;
+            sets.0.add(|| Ok(Semaphores::new(Permissions::default(), count, 0)))
+        };
+        for id in 0..(ALL_MAX / COUNT_MAX) as i32 {
+            assert_eq!(make(COUNT_MAX), Ok(id));
+        }
+        assert_eq!(make(1), Err(Errno::ENOSPC));
     }
 }

@@ -1,5 +1,7 @@
 //! Bytes on their way from who writes to who reads: of a pipe, or one way of a connection.
 
+use super::destination::Destination;
+use super::flight::Flight;
 use super::message::{Outgoing, Received, Sender};
 use super::open::Description;
 use super::ready::{Events, Waiters};
@@ -28,7 +30,7 @@ const PACKET_HEAD: usize = 32;
 #[derive(Debug)]
 struct Attached {
     bytes: Range<u64>,
-    descriptors: Vec<Rc<Description>>,
+    flight: Option<Rc<Flight>>,
     by: Option<Sender>,
 }
 
@@ -95,6 +97,11 @@ pub(super) fn copy_first(bytes: &VecDeque<u8>, target: &mut [u8], count: usize) 
     }
 }
 
+/// The descriptors that went along with something.
+pub(super) fn passed(flight: Option<&Rc<Flight>>) -> Vec<Rc<Description>> {
+    flight.map_or_else(Vec::new, |flight| flight.descriptors().to_vec())
+}
+
 /// Moves bytes from the front, as many as there are or there is room for; says how many.
 pub(crate) fn take_first(bytes: &mut VecDeque<u8>, target: &mut [u8]) -> usize {
     let count = bytes.len().min(target.len());
@@ -144,6 +151,43 @@ impl Buffer {
         self.read_message(target).map(|received| received.count)
     }
 
+    /// The same, to where a program wants them: from where they lie, unless something goes along with some.
+    ///
+    /// # Errors
+    /// As [`Buffer::read`]; `EFAULT`, and then they stay.
+    pub fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
+        let is_plain =
+            self.packets.is_none() && self.attached.borrow().is_empty() && self.urgent.get().is_none();
+        let count = self.next_len(to.len()).min(to.len());
+        if !is_plain || count == 0 {
+            self.check_target(to)?;
+            return to.by_buffer(|bytes| self.read(bytes), |count| *count);
+        }
+        let mut target = to.reached(count)?;
+        let mut bytes = self.bytes.borrow_mut();
+        let (first, second) = bytes.as_slices();
+        let whole = first.len().min(count);
+        target.put(&first[..whole]);
+        target.put(&second[..count - whole]);
+        drop(target);
+        bytes.drain(..count);
+        drop(bytes);
+        self.taken.update(|taken| taken + count as u64);
+        self.for_room.wake();
+        Ok(count)
+    }
+
+    /// Whether what is read next can be put where a program wants it: else it would be lost.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn check_target(&self, to: &Destination<'_>) -> Result<(), Errno> {
+        match self.has_any() {
+            true => to.reached(self.next_len(to.len()).min(to.len())).map(drop),
+            false => Ok(()),
+        }
+    }
+
     /// Takes bytes out, and what goes along with one of them: behind the bytes that were put in with that, no
     /// more are taken (unix(7), "Ancillary messages"). Of a packet, what there is no room for is lost.
     ///
@@ -158,8 +202,8 @@ impl Buffer {
         received.whole = whole;
         let is_of_these = |first: &mut Attached| first.bytes.start < taken + whole.max(1) as u64;
         let first = self.attached.borrow_mut().pop_front_if(is_of_these);
-        if let Some(Attached { bytes, descriptors, by }) = first {
-            (received.attached, received.by) = (descriptors, by);
+        if let Some(Attached { bytes, flight, by }) = first {
+            (received.attached, received.by) = (passed(flight.as_ref()), by);
             if self.packets.is_none() {
                 received.count = received.count.min((bytes.end - taken) as usize);
                 received.whole = received.count;
@@ -194,7 +238,7 @@ impl Buffer {
         let (start, mut received) = (self.taken.get(), Received::bytes(whole.min(target.len())));
         received.whole = whole;
         if let Some(first) = self.attached.borrow().front().filter(|first| first.bytes.start == start) {
-            (received.attached, received.by) = (first.descriptors.clone(), first.by);
+            (received.attached, received.by) = (passed(first.flight.as_ref()), first.by);
         }
         Ok(received)
     }
@@ -249,10 +293,10 @@ impl Buffer {
         }
         let mut bytes = self.bytes.borrow_mut();
         let at = self.taken.get() + bytes.len() as u64;
-        if (count > 0 || self.packets.is_some()) && (what.is_signed || !what.attached.is_empty()) {
+        if (count > 0 || self.packets.is_some()) && (what.is_signed || what.attached.is_some()) {
             let end = at + count.max(1) as u64;
-            let (descriptors, by) = (what.attached.to_vec(), what.is_signed.then_some(what.by));
-            self.attached.borrow_mut().push_back(Attached { bytes: at..end, descriptors, by });
+            let (flight, by) = (what.attached.cloned(), what.is_signed.then_some(what.by));
+            self.attached.borrow_mut().push_back(Attached { bytes: at..end, flight, by });
         }
         let is_urgent = what.is_urgent && count == what.bytes.len() && count > 0;
         let apart = usize::from(is_urgent && self.urgent_place.get() == UrgentPlace::Apart);
@@ -269,6 +313,13 @@ impl Buffer {
         }
         self.for_bytes.wake();
         Ok(count)
+    }
+
+    /// Shows descriptors that go along with bytes that wait.
+    pub fn each_attached(&self, see: &mut dyn FnMut(&Description)) {
+        let attached = self.attached.borrow();
+        let flights = attached.iter().filter_map(|attached| attached.flight.as_ref());
+        flights.flat_map(|flight| flight.descriptors()).for_each(|description| see(description));
     }
 
     fn note_full(&self) {
@@ -443,15 +494,21 @@ impl Buffer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::flight::Flights;
     use super::super::pipe::pipe;
     use super::*;
+    use crate::memory::tests::{START, memory};
+    use crate::memory::{MappedRegion, Rights, Where};
     use linux_raw_sys::general::O_RDONLY;
 
     #[test]
     fn what_goes_along_comes_with_its_bytes_and_no_later_ones() {
         let (reader, writer) = pipe();
         let passed = Description::of(pipe().0, O_RDONLY);
+        let flights = Rc::<Flights>::default();
         let with = |bytes: &'static [u8], attached: &[Rc<Description>]| {
+            let flight = flights.begin(0, 9, attached.to_vec()).expect("few");
+            let attached = Some(&flight).filter(|flight| !flight.descriptors().is_empty());
             writer.buffer().write_message(&Outgoing { attached, ..Outgoing::plain(bytes) }).expect("room")
         };
         with(b"ab", &[]);
@@ -482,6 +539,33 @@ mod tests {
         assert_eq!(read().ok(), Some((3, 5)));
         assert_eq!(read().err(), Some(Errno::EAGAIN));
         assert_eq!(buffer.write(&[0; PACKETS_BYTES]), Err(Errno::EMSGSIZE));
+    }
+
+    #[test]
+    fn what_cannot_be_put_where_it_is_wanted_stays() {
+        const PAGE: u64 = crate::memory::PAGE;
+        let (_, memory) = memory(1, 9);
+        let zeros = MappedRegion::zeros(Rights::READ_WRITE);
+        memory.map(Where::At(START), PAGE, zeros).expect("room");
+        let (buffers, end) = (Rc::default(), START + PAGE);
+        for (buffer, name) in [(Buffer::default(), "bytes"), (Buffer::of_packets(9), "a packet")] {
+            buffer.count_readers(1);
+            buffer.count_writers(1);
+            let read = |pieces: &[(u64, u64)]| buffer.read_to(&Destination::of(&memory, &buffers, pieces));
+            assert_eq!(read(&[(8, 4)]), Err(Errno::EAGAIN), "{name}: nothing is there");
+            // They lie in two parts then.
+            buffer.write(&[7; PIPE_BYTES - 10]).expect("room");
+            buffer.read(&mut [0; PIPE_BYTES]).expect("bytes");
+            buffer.write(b"0123456789abcdef").expect("room");
+            for pieces in [&[(8, 16)][..], &[(end - 15, 16)], &[(START, 15), (end, 1)]] {
+                assert_eq!(read(pieces), Err(Errno::EFAULT), "{name} at {pieces:x?}");
+            }
+            assert_eq!(read(&[(START, 3), (START + 8, 13)]), Ok(16), "{name}");
+            let mut found = [0; 21];
+            memory.read(START, &mut found).expect("it is mapped");
+            assert_eq!(&found, b"012\0\0\0\0\x003456789abcdef", "{name}");
+            assert_eq!((read(&[(8, 1)]), buffer.room() > 0), (Err(Errno::EAGAIN), true));
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sockets of datagrams between processes of the family: unix(7), `SOCK_DGRAM`.
 
 use super::message::{Inbox, Message, Note, Outgoing, Received, Sender};
-use super::open::Stream;
+use super::open::{Description, Stream};
 use super::places::{LocalKind, Places, Taken};
 use super::ready::Events;
 use super::socket::{Address, Options, Peeking, Side, Socket, events};
@@ -168,7 +168,7 @@ impl Socket for Datagrams {
             bytes: what.bytes.to_vec(),
             from: Some(Address::Local(name.clone())).filter(|_| !name.is_empty()),
             arrived: None,
-            attached: what.attached.to_vec(),
+            attached: what.attached.cloned(),
             by: Some(what.by),
             note: Note::default(),
         });
@@ -238,6 +238,10 @@ impl Stream for Datagrams {
 
     fn kind(&self) -> NodeType {
         NodeType::Socket
+    }
+
+    fn each_attached(&self, see: &mut dyn FnMut(&Description)) {
+        self.end.inbox.each_attached(see);
     }
 
     fn unread(&self) -> Option<usize> {

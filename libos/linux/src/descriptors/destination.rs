@@ -32,6 +32,16 @@ impl<'c> Destination<'c> {
         Destination { memory, buffers, pieces, len, buffer: RefCell::new(None) }
     }
 
+    /// All of these places.
+    #[cfg(test)]
+    pub fn of(
+        memory: &'c ProcessMemory,
+        buffers: &'c Rc<CallBuffers>,
+        pieces: &'c [(u64, u64)],
+    ) -> Destination<'c> {
+        Destination { memory, buffers, pieces, len: total(pieces) as usize, buffer: RefCell::new(None) }
+    }
+
     /// Bytes that there is room for.
     pub fn len(&self) -> usize {
         self.len

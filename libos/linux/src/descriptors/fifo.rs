@@ -1,6 +1,7 @@
 //! Pipes that have names: fifo(7).
 
 use super::buffer::Buffer;
+use super::destination::Destination;
 use super::node::OpenNode;
 use super::open::{Happened, Stream};
 use super::pipe::{ReadEnd, WriteEnd};
@@ -89,6 +90,10 @@ impl FifoEnd {
 impl Stream for FifoEnd {
     fn read(&self, target: &mut [u8]) -> Result<usize, Errno> {
         self.fifo.buffer.read(target)
+    }
+
+    fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
+        self.fifo.buffer.read_to(to)
     }
 
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {

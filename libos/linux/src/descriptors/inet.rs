@@ -537,7 +537,7 @@ impl<N: Observed + 'static> Socket for Inet<N> {
 
     fn send(&self, what: &Outgoing<'_>) -> Result<usize, Errno> {
         // To whom is known: Linux does not look at another address.
-        let what = &Outgoing { to: None, attached: &[], is_signed: false, ..*what };
+        let what = &Outgoing { to: None, attached: None, is_signed: false, ..*what };
         if let Some(sent) = self.with_local(|local| (local.send(what), local.is_unread())) {
             return match sent {
                 // TCP learns that nobody reads any more by the answer to what it has sent.

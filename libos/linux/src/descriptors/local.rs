@@ -1,8 +1,9 @@
 //! Connections between processes of the family: unix(7), streams and packets in sequence.
 
 use super::buffer::{Buffer, UrgentPlace};
+use super::destination::Destination;
 use super::message::{Outgoing, Received, Sender};
-use super::open::{Happened, Stream};
+use super::open::{Description, Happened, Stream};
 use super::pipe::{ReadEnd, WriteEnd};
 use super::places::{LocalKind, Place, Places, Taken};
 use super::ready::{Events, Waiters};
@@ -296,6 +297,13 @@ impl Socket for Local {
         Ok(Received { by, ..received })
     }
 
+    fn receive_to(&self, to: &Destination<'_>) -> Result<Received, Errno> {
+        if let State::Open { reader: Some(reader), .. } = &*self.state.borrow() {
+            reader.buffer().check_target(to)?;
+        }
+        to.by_buffer(|bytes| self.receive(bytes, Peeking::Take), |received| received.count)
+    }
+
     fn receive_urgent(&self, target: &mut [u8], peeking: Peeking) -> Result<usize, Errno> {
         match &*self.state.borrow() {
             State::Open { reader: Some(reader), .. } => reader.buffer().take_urgent(target, peeking),
@@ -361,6 +369,10 @@ impl Stream for Local {
         self.receive(target, Peeking::Take).map(|received| received.count)
     }
 
+    fn read_to(&self, to: &Destination<'_>) -> Result<usize, Errno> {
+        self.receive_to(to).map(|received| received.count)
+    }
+
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         self.send(&Outgoing::plain(bytes))
     }
@@ -403,6 +415,12 @@ impl Stream for Local {
 
     fn kind(&self) -> NodeType {
         NodeType::Socket
+    }
+
+    fn each_attached(&self, see: &mut dyn FnMut(&Description)) {
+        if let State::Open { reader: Some(reader), .. } = &*self.state.borrow() {
+            reader.buffer().each_attached(see);
+        }
     }
 
     fn unread(&self) -> Option<usize> {

@@ -1,6 +1,8 @@
 //! Messages between sockets: what is sent and received, and those that wait to be received.
 
+use super::buffer::passed;
 use super::errors::ErrorReport;
+use super::flight::Flight;
 use super::open::Description;
 use super::ready::Waiters;
 use super::socket::{Address, Peeking};
@@ -34,7 +36,7 @@ pub(crate) struct Outgoing<'a> {
     /// Where to, if that is said.
     pub to: Option<&'a Address>,
     /// Descriptors that go along.
-    pub attached: &'a [Rc<Description>],
+    pub attached: Option<&'a Rc<Flight>>,
     /// Who says that it sends.
     pub by: Sender,
     /// Whether it says so itself (`SCM_CREDENTIALS`), so that these bytes come with that.
@@ -66,7 +68,7 @@ impl<'a> Outgoing<'a> {
         let by = Sender::default();
         let marks = OwnMarks::default();
         let (is_signed, is_urgent, is_begun) = (false, false, false);
-        Outgoing { bytes, to: None, attached: &[], by, is_signed, is_urgent, is_begun, marks, segment: None }
+        Outgoing { bytes, to: None, attached: None, by, is_signed, is_urgent, is_begun, marks, segment: None }
     }
 }
 
@@ -118,7 +120,7 @@ pub(crate) struct Message {
     /// How it came, of datagrams of the network.
     pub arrived: Option<ArrivedDatagram>,
     /// Descriptors that go along.
-    pub attached: Vec<Rc<Description>>,
+    pub attached: Option<Rc<Flight>>,
     /// Who sent it.
     pub by: Option<Sender>,
     /// What else is told of it.
@@ -163,6 +165,7 @@ impl Inbox {
             Peeking::Take => self.messages.borrow_mut().pop_front(),
         };
         let Message { bytes, from, arrived, attached, by, note } = message.ok_or(Errno::EAGAIN)?;
+        let attached = passed(attached.as_ref());
         let (count, whole) = (bytes.len().min(target.len()), bytes.len());
         target[..count].copy_from_slice(&bytes[..count]);
         if peeking == Peeking::Take {
@@ -170,6 +173,13 @@ impl Inbox {
             self.waiters.wake();
         }
         Ok(Received { count, whole, from, attached, by, arrived, note, report: None })
+    }
+
+    /// Shows descriptors that go along with messages.
+    pub fn each_attached(&self, see: &mut dyn FnMut(&Description)) {
+        let messages = self.messages.borrow();
+        let flights = messages.iter().filter_map(|message| message.attached.as_ref());
+        flights.flat_map(|flight| flight.descriptors()).for_each(|description| see(description));
     }
 
     /// Forgets all.

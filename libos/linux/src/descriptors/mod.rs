@@ -15,6 +15,7 @@ mod device;
 mod epoll;
 mod errors;
 pub(crate) mod fifo;
+pub(crate) mod flight;
 mod inet;
 mod interfaces;
 mod local;

@@ -89,6 +89,9 @@ pub(crate) trait Stream {
         None
     }
 
+    /// Shows descriptors that wait in it to be received.
+    fn each_attached(&self, _see: &mut dyn FnMut(&Description)) {}
+
     /// It as a socket.
     fn socket(&self) -> Option<&dyn Socket> {
         None
@@ -289,6 +292,16 @@ impl Description {
     /// Who is told by signals that it is ready.
     pub fn signal_driven(&self) -> &Rc<SignalDriven> {
         self.signal_driven.get_or_init(Rc::default)
+    }
+
+    /// Bytes that wait in it to be read.
+    pub fn waiting_bytes(&self) -> u64 {
+        let stream = self.stream();
+        let bytes = stream.and_then(|stream| match stream.pipe() {
+            Some(buffer) => Some(buffer.unread()),
+            None => stream.unread(),
+        });
+        bytes.unwrap_or(0) as u64
     }
 
     /// What it is ready for.

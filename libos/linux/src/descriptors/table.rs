@@ -178,15 +178,15 @@ impl Descriptors {
         (0..).zip(slots.iter()).filter(|(_, slot)| slot.is_some()).map(|(index, _)| index).collect()
     }
 
-    /// What the library has because of them: `each` for each, and bytes that wait to be read.
+    /// What the library has because of them: `each` for each, and bytes that wait to be read; and because of
+    /// those that wait to be received by these.
     pub fn waiting_bytes(&self, each: u64) -> u64 {
         let waiting = |slot: &Slot| {
-            let stream = slot.description.stream();
-            let bytes = stream.and_then(|stream| match stream.pipe() {
-                Some(buffer) => Some(buffer.unread()),
-                None => stream.unread(),
-            });
-            each + bytes.unwrap_or(0) as u64
+            let mut bytes = each + slot.description.waiting_bytes();
+            if let Some(stream) = slot.description.stream() {
+                stream.each_attached(&mut |passed| bytes += each + passed.waiting_bytes());
+            }
+            bytes
         };
         self.slots.borrow().iter().flatten().map(waiting).sum()
     }

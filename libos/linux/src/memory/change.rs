@@ -78,11 +78,12 @@ impl ProcessMemory {
     /// Unmaps what is mapped there.
     ///
     /// # Errors
-    /// `EINVAL`; `ENOMEM` as for [`cut`].
+    /// `EINVAL`; `ENOMEM` as for [`cut`], and if there were too many regions then.
     pub fn unmap(&self, address: u64, bytes: u64) -> Result<(), Errno> {
         let bytes = whole_pages(bytes)?;
         let range = range_of(address, bytes).map_err(|_| Errno::EINVAL)?;
         let state = &mut *self.state.borrow_mut();
+        state.check_regions(state.more_without(&range))?;
         state.drop_pages(&*self.pages, range.clone())?;
         if range.end >= state.packed.0 {
             state.packed = UNPACKED;
@@ -94,8 +95,8 @@ impl ProcessMemory {
     /// Changes what may be done there, where all must be mapped.
     ///
     /// # Errors
-    /// `EINVAL`, `ENOMEM` (not all is mapped, or as for [`cut`]), `EACCES` (of a file that is open for
-    /// reading).
+    /// `EINVAL`, `ENOMEM` (not all is mapped, too many regions, or as for [`cut`]), `EACCES` (of a file that
+    /// is open for reading).
     pub fn protect(&self, address: u64, bytes: u64, rights: Rights) -> Result<(), Errno> {
         let Some(range) = range_of_any(address, bytes)? else { return Ok(()) };
         let state = &mut *self.state.borrow_mut();
@@ -109,6 +110,7 @@ impl ProcessMemory {
         if state.regions.overlapping(range.clone()).any(is_refused) {
             return Err(Errno::EACCES);
         }
+        state.check_regions(state.more_by_ends(&range))?;
         cut(&*self.pages, &range)?;
         for (part, region) in state.regions.remove(range.clone()) {
             state.regions.insert(part, MappedRegion { rights, ..region });
@@ -168,7 +170,8 @@ impl ProcessMemory {
     /// Has all regions of a range be marked, so far as they can be.
     ///
     /// # Errors
-    /// `EINVAL`; `ENOMEM` (not all is mapped; the rest is marked), as for [`cut`].
+    /// `EINVAL`; `ENOMEM` (not all is mapped; the rest is marked), if there were too many regions, and as for
+    /// [`cut`].
     fn mark(
         &self,
         address: u64,
@@ -177,6 +180,7 @@ impl ProcessMemory {
     ) -> Result<(), Errno> {
         let Some(range) = range_of_any(address, bytes)? else { return Ok(()) };
         let state = &mut *self.state.borrow_mut();
+        state.check_regions(state.more_by_ends(&range))?;
         // A large page is in one region.
         cut(&*self.pages, &range)?;
         for (part, mut region) in state.regions.overlapping(range.clone()).collect::<Vec<_>>() {
@@ -236,6 +240,10 @@ impl ProcessMemory {
         if !is_fixed && is_last && is_place(&behind) && self.state.borrow().regions.is_free(behind.clone()) {
             self.state.borrow_mut().regions.insert(address..address + new, region);
             return Ok(address);
+        }
+        {
+            let state = self.state.borrow();
+            state.check_regions(1 + state.more_without(&range))?;
         }
         let there = self.map(to.ok_or(Errno::ENOMEM)?, new, region)?;
         if let Err(error) = self.move_pages(address..address + old.min(new), there) {
@@ -372,6 +380,26 @@ impl ProcessMemory {
 }
 
 impl State {
+    /// Whether there may be so many regions more.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn check_regions(&self, more: usize) -> Result<(), Errno> {
+        if more > 0 && self.regions.count() + more > REGIONS_MAX { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// How many more there are if what is within a range is another than what is beside it.
+    fn more_by_ends(&self, range: &Range<u64>) -> usize {
+        let is_within = |end: &&u64| self.regions.find(**end).is_some_and(|(found, _)| found.start < **end);
+        [range.start, range.end].iter().filter(is_within).count()
+    }
+
+    /// How many more there are without what is within a range: one, if that is amid a region.
+    fn more_without(&self, range: &Range<u64>) -> usize {
+        let around = self.regions.find(range.start).map(|(found, _)| found);
+        usize::from(around.is_some_and(|found| found.start < range.start && range.end < found.end))
+    }
+
     /// The place that is wished, if it is one and free; zero is no wish.
     fn wished(&self, wish: u64, bytes: u64) -> Option<u64> {
         let wished = wish..wish.checked_add(bytes)?;

@@ -139,7 +139,10 @@ impl<V: Part> RangeMap<V> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::memory;
+    use super::super::{LargeUse, MappedRegion, PAGE, PLACE, REGIONS_MAX, Rights, Where};
     use super::*;
+    use nom_fs::Errno;
     use proptest::prelude::*;
     use std::collections::BTreeMap as Model;
 
@@ -238,5 +241,28 @@ mod tests {
             prop_assert_eq!(ranges.covers(range.clone()), range.clone().all(|at| model.contains_key(&at)));
             prop_assert_eq!(ranges.is_free(range.clone()), !range.clone().any(|at| model.contains_key(&at)));
         }
+    }
+
+    #[test]
+    fn a_process_has_no_more_regions_than_it_may_however_they_come_about() {
+        let (_, memory) = memory(1, 16);
+        let pages = 2 * REGIONS_MAX as u64;
+        let zeros = MappedRegion::zeros(Rights::READ_WRITE);
+        let address = memory.map(Where::At(PLACE.start), pages * PAGE, zeros).expect("room");
+        let page = |number: u64| address + number * PAGE;
+        // Each makes three of one.
+        let made =
+            (0..).map_while(|turn| memory.protect(page(2 * turn + 1), PAGE, Rights::READ).ok()).count();
+        assert_eq!((made, memory.regions().len()), ((REGIONS_MAX - 1) / 2, REGIONS_MAX - 1));
+        assert_eq!(memory.use_large(page(pages - 5), PAGE, LargeUse::Nowhere), Err(Errno::ENOMEM));
+        assert_eq!(memory.unmap(page(pages - 5), PAGE), Ok(()), "of one it makes two");
+        assert_eq!(memory.unmap(page(pages - 3), PAGE), Err(Errno::ENOMEM));
+        let there = Some(Where::At(page(2 * pages)));
+        assert_eq!(memory.remap(page(pages - 3), PAGE, 2 * PAGE, there), Err(Errno::ENOMEM));
+        assert_eq!(memory.protect(page(pages - 1), PAGE, Rights::READ), Err(Errno::ENOMEM));
+        assert_eq!(memory.regions().len(), REGIONS_MAX);
+        assert_eq!(memory.unmap(page(pages - 1), PAGE), Ok(()), "its end makes no more");
+        assert_eq!(memory.protect(page(0), 3 * PAGE, Rights::READ), Ok(()), "and this makes fewer");
+        assert_eq!(memory.remap(page(pages - 3), PAGE, 2 * PAGE, there).map(drop), Ok(()));
     }
 }

@@ -3,6 +3,7 @@
 use super::get;
 use super::make::add;
 use crate::call::Call;
+use crate::descriptors::flight::{Flight, ROOTS_MAX};
 use crate::descriptors::interfaces::{DEVICE_INDEX, LOOPBACK_INDEX};
 use crate::descriptors::message::{Note, OwnMarks, Received, Sender};
 use crate::descriptors::open::Description;
@@ -30,7 +31,7 @@ const NS_IN_S: u64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Control {
     /// Descriptors that go along: those of each `SCM_RIGHTS`.
-    pub attached: Vec<Rc<Description>>,
+    pub attached: Option<Rc<Flight>>,
     /// Who the sender says that it is: `SCM_CREDENTIALS`.
     pub by: Option<Sender>,
     /// How a datagram is to be treated on its way.
@@ -46,7 +47,7 @@ const fn kind(level: u32, kind: u32) -> u64 {
 
 /// Reads what a program says of a message that it sends.
 pub(super) fn read(call: &Call<'_>, socket: &dyn Socket, at: u64, len: u64) -> Result<Control, Errno> {
-    let mut control = Control::default();
+    let (mut control, mut rights) = (Control::default(), Vec::new());
     let is_local = socket.names().0 == abi::AF_UNIX;
     // What is longer than the rest is refused, so that the next one is always behind this one.
     let len = len.min(CONTROL_MAX);
@@ -58,7 +59,7 @@ pub(super) fn read(call: &Call<'_>, socket: &dyn Socket, at: u64, len: u64) -> R
         }
         let contents = at + next + HEAD;
         if what == kind(abi::SOL_SOCKET, abi::SCM_RIGHTS) && is_local {
-            read_rights(call, contents, (bytes - HEAD) / 4, &mut control.attached)?;
+            read_rights(call, contents, (bytes - HEAD) / 4, &mut rights)?;
         } else if what == kind(abi::SOL_SOCKET, abi::SCM_CREDENTIALS) && is_local {
             control.by = Some(read_credentials(call, contents, bytes - HEAD)?);
         } else if what as u32 == abi::SOL_SOCKET {
@@ -72,6 +73,9 @@ pub(super) fn read(call: &Call<'_>, socket: &dyn Socket, at: u64, len: u64) -> R
             read_marks(call, what, (contents, bytes - HEAD), &mut control.marks)?;
         }
         next += bytes.next_multiple_of(ALIGNMENT);
+    }
+    if !rights.is_empty() {
+        control.attached = Some(sent_along(call, rights)?);
     }
     Ok(control)
 }
@@ -100,6 +104,13 @@ fn read_marks(call: &Call<'_>, what: u64, (at, len): (u64, u64), marks: &mut Own
     }
     *mark = Some(value as u8).filter(|_| value >= 0 || what == CLASS);
     Ok(())
+}
+
+/// Descriptors that go along with a message of the caller's.
+fn sent_along(call: &Call<'_>, rights: Vec<Rc<Description>>) -> Result<Rc<Flight>, Errno> {
+    let user = call.process().user();
+    let most = if user == 0 { ROOTS_MAX } else { call.process().descriptors.borrow().limit() };
+    call.family().flights.begin(user, most, rights)
 }
 
 fn read_rights(

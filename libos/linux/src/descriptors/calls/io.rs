@@ -23,7 +23,7 @@ const PIECE: usize = 64 << 10;
 /// Bytes of a message at most.
 pub(super) const MESSAGE_BYTES: u64 = 256 << 10;
 /// Most bytes of one call, as on Linux.
-const CALL_BYTES: u64 = 0x7fff_f000;
+pub(super) const CALL_BYTES: u64 = 0x7fff_f000;
 /// Most pieces of one call.
 const PIECES: u64 = 1024;
 /// So many pieces take no memory of the heap: an answer of memcached's or nginx's has fewer.
@@ -328,7 +328,7 @@ fn write_at(call: &Call<'_>, offset: u64) -> Result<u64, Errno> {
     write_from(call, &*get(call, call.int(0))?, Some(offset), buffer, len)
 }
 
-/// Addresses and lengths of a call's pieces.
+/// Addresses and lengths of a call's pieces, which have no more bytes than one call moves.
 pub(crate) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Pieces, Errno> {
     if count > PIECES {
         return Err(Errno::EINVAL);
@@ -345,7 +345,20 @@ pub(crate) fn pieces(call: &Call<'_>, address: u64, count: u64) -> Result<Pieces
         .iter()
         .try_fold(0_u64, |sum, (_, len)| sum.checked_add(*len))
         .is_none_or(|sum| sum > i64::MAX as u64);
-    if is_long { Err(Errno::EINVAL) } else { Ok(pieces) }
+    if is_long {
+        return Err(Errno::EINVAL);
+    }
+    cut_to(CALL_BYTES, &mut pieces);
+    Ok(pieces)
+}
+
+/// Makes pieces shorter, from the last on, until they have no more than `most` bytes.
+fn cut_to(most: u64, pieces: &mut [(u64, u64)]) {
+    let mut left = most;
+    for (_, len) in pieces {
+        *len = left.min(*len);
+        left -= *len;
+    }
 }
 
 fn read_pieces(call: &Call<'_>) -> Result<u64, Errno> {
@@ -481,4 +494,18 @@ fn send_file(call: &Call<'_>) -> Result<u64, Errno> {
         _ => call.memory().write_value(offset_at, &(start + done))?,
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_have_no_more_bytes_than_one_call_moves() {
+        let mut pieces = [(1, 5), (2, 0), (3, 9), (4, 7), (5, 0)];
+        cut_to(21, &mut pieces);
+        assert_eq!(pieces, [(1, 5), (2, 0), (3, 9), (4, 7), (5, 0)]);
+        cut_to(8, &mut pieces);
+        assert_eq!(pieces, [(1, 5), (2, 0), (3, 3), (4, 0), (5, 0)]);
+    }
 }

@@ -76,6 +76,12 @@ pub(crate) fn record(call: &Call<'_>, description: &Description, command: u32) -
     } else {
         node.locks.acquire(node.node, LockTable::Records, &wanted)?;
     }
+    // Whoever closed the descriptor meanwhile gave up what there was then, and nobody will give up this.
+    let is_there = get(call, call.int(0)).is_ok_and(|there| core::ptr::eq(&*there, description));
+    if !is_description && !is_there {
+        node.locks.release(node.node, LockTable::Records, owner, &wanted.range);
+        return Err(Errno::EBADF);
+    }
     Ok(0)
 }
 

@@ -113,7 +113,7 @@ fn send(
             }
         }
         // They went with the first bytes.
-        how.attached = &[];
+        how.attached = None;
         if source.len() == 0 || description.is_nonblocking() || flags & abi::MSG_DONTWAIT != 0 {
             break;
         }
@@ -133,7 +133,7 @@ fn send_pieces(
     let sent = give_pieces(call, description, pieces, Rest::Ends, |source| {
         let sent = send(call, description, flags, source, &Outgoing { attached, ..*how });
         // They went with the first bytes.
-        attached = &[];
+        attached = None;
         sent
     })?;
     let socket = description.socket()?;
@@ -262,7 +262,7 @@ fn send_message(call: &Call<'_>, at: u64, flags: u32) -> Result<u64, Errno> {
     let how = Outgoing {
         bytes: &[],
         to: to.as_ref(),
-        attached: &attached,
+        attached: attached.as_ref(),
         by: by.unwrap_or_else(|| sender(call)),
         is_signed: by.is_some(),
         is_urgent: false,

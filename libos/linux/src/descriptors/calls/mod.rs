@@ -46,7 +46,7 @@ pub(crate) fn path(call: &Call<'_>, address: u64) -> Result<Vec<u8>, Errno> {
 /// The directory that a descriptor is, where relative paths begin.
 pub(crate) fn directory(call: &Call<'_>, descriptor: i32, path: &[u8]) -> Result<NodeId, Errno> {
     if descriptor == AT_FDCWD || path.first() == Some(&b'/') {
-        return Ok(call.process().view.borrow().directory);
+        return Ok(call.process().view.borrow().directory.node());
     }
     let description = get(call, descriptor)?;
     description.node().map(|node| node.node).ok_or(Errno::ENOTDIR)

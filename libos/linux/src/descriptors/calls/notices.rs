@@ -54,7 +54,7 @@ fn watch(call: &Call<'_>) -> Result<u64, Errno> {
             if mask & abi::IN_ONLYDIR != 0 && !vfs.kind(node).is_directory() {
                 return Err(Errno::ENOTDIR);
             }
-            vfs.access(caller.credentials, node, Access::READ)?;
+            vfs.access(caller, node, Access::READ)?;
             notices.watch(vfs, node, mask)
         })
     })

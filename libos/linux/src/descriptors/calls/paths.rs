@@ -5,8 +5,10 @@ use crate::call::Call;
 use crate::descriptors::device::{Device, DeviceKind};
 use crate::descriptors::node::OpenNode;
 use crate::descriptors::open::{Description, Object, Stream};
+use crate::descriptors::pipe::opened_again;
 use crate::descriptors::ready::until_ready;
 use crate::descriptors::table::OnExec;
+use crate::held::HeldDirectory;
 use crate::table::SystemCall;
 use crate::terminal::TerminalEnd;
 use alloc::rc::Rc;
@@ -227,11 +229,7 @@ fn open_with(call: &Call<'_>, descriptor: i32, index: usize, opening: Opening) -
     let kept = flags & !(abi::O_CREAT | abi::O_EXCL | abi::O_TRUNC | abi::O_NOCTTY | abi::O_CLOEXEC);
     let is_path = flags & abi::O_PATH != 0;
     let description = match (node, kind, number) {
-        (NodeId::Proc(ProcNode::Opened(process, other)), ..) => {
-            let process = call.family().process(process).ok_or(Errno::ENOENT)?;
-            let descriptors = process.descriptors.borrow().clone();
-            descriptors.get(other as i32)?
-        }
+        (NodeId::Proc(ProcNode::Opened(process, other)), ..) => open_again(call, process, other, kept)?,
         (_, NodeType::Character, Some(number)) if !is_path => {
             Description::new(Object::Stream(open_device(call, number, held, flags)?), kept)
         }
@@ -261,6 +259,24 @@ fn open_device(call: &Call<'_>, number: u64, held: OpenNode, flags: u32) -> Resu
         return Ok(Rc::new(slave));
     }
     Ok(Rc::new(Device::new(DeviceKind::of_number(number)?, Some(held))))
+}
+
+/// Opens what a descriptor of a process is that has no name, by its link in `/proc`: as far as that is asked
+/// for, and apart from who has it.
+fn open_again(call: &Call<'_>, process: u32, descriptor: u32, flags: u32) -> Result<Rc<Description>, Errno> {
+    let process = call.family().process(process).ok_or(Errno::ENOENT)?;
+    let descriptors = process.descriptors.borrow().clone();
+    let before = i32::try_from(descriptor).map_err(|_| Errno::ENOENT).and_then(|at| descriptors.get(at))?;
+    let stream = before.stream().ok_or(Errno::ENXIO)?;
+    let again = match stream.kind() {
+        _ if flags & abi::O_PATH != 0 => stream.clone(),
+        NodeType::Fifo => opened_again(stream.pipe().ok_or(Errno::ENXIO)?, flags),
+        NodeType::Character => stream.clone(),
+        _ if stream.queue().is_some() => stream.clone(),
+        // Sockets, and what has neither place nor name: nobody knows how to open them.
+        _ => return Err(Errno::ENXIO),
+    };
+    Ok(Description::new(Object::Stream(again), flags))
 }
 
 /// Opens a pipe that has a name: who does not say otherwise waits for somebody at the other end.
@@ -351,7 +367,7 @@ fn access(call: &Call<'_>, descriptor: i32, index: usize, flags: u32) -> Result<
             true => at,
             false => vfs.resolve(caller, at, path, following(flags))?,
         };
-        vfs.access(caller.credentials, node, wanted)
+        vfs.access(caller, node, wanted)
     })
     .map(|()| 0)
 }
@@ -402,7 +418,7 @@ fn truncate(call: &Call<'_>) -> Result<u64, Errno> {
     let len = u64::try_from(call.arguments[1] as i64).map_err(|_| Errno::EINVAL)?;
     at(call, HERE, 0, |vfs, caller, at, path| {
         let node = vfs.resolve(caller, at, path, LastLink::Follow)?;
-        vfs.access(caller.credentials, node, Access::WRITE)?;
+        vfs.access(caller, node, Access::WRITE)?;
         vfs.truncate(node, len, caller)
     })
     .map(|()| 0)
@@ -464,28 +480,31 @@ fn enterable(vfs: &Vfs, caller: &Caller<'_>, node: NodeId) -> Result<NodeId, Err
     if !vfs.kind(node).is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    vfs.access(caller.credentials, node, Access::EXECUTE).map(|()| node)
+    vfs.access(caller, node, Access::EXECUTE).map(|()| node)
 }
 
-/// The process's directory is another from now on. It is held for good: children share it, and nobody counts
-/// them.
+/// A directory that the caller may go to, held.
+fn held(vfs: &mut Vfs, caller: &Caller<'_>, node: NodeId) -> Result<NodeId, Errno> {
+    enterable(vfs, caller, node).inspect(|node| vfs.hold(*node))
+}
+
+/// The process's directory, which is held, is another from now on.
 fn enter(call: &Call<'_>, node: NodeId) -> u64 {
-    call.process().view.borrow_mut().directory = node;
-    with_vfs(call, |vfs, _| vfs.hold(node));
+    call.process().view.borrow_mut().directory = HeldDirectory::of(&call.family().vfs, node);
     0
 }
 
 fn change_directory(call: &Call<'_>) -> Result<u64, Errno> {
     let node = at(call, HERE, 0, |vfs, caller, at, path| {
         let node = vfs.resolve(caller, at, path, LastLink::Follow)?;
-        enterable(vfs, caller, node)
+        held(vfs, caller, node)
     })?;
     Ok(enter(call, node))
 }
 
 fn change_to_open(call: &Call<'_>) -> Result<u64, Errno> {
     let node = open_node(call)?.ok_or(Errno::ENOTDIR)?;
-    let node = with_vfs(call, |vfs, caller| enterable(vfs, caller, node))?;
+    let node = with_vfs(call, |vfs, caller| held(vfs, caller, node))?;
     Ok(enter(call, node))
 }
 
@@ -495,10 +514,9 @@ fn change_root(call: &Call<'_>) -> Result<u64, Errno> {
         if !caller.credentials.is_root() {
             return Err(Errno::EPERM);
         }
-        vfs.hold(node);
-        enterable(vfs, caller, node).inspect_err(|_| vfs.release(node))
+        held(vfs, caller, node)
     })?;
-    call.process().view.borrow_mut().root = node;
+    call.process().view.borrow_mut().root = HeldDirectory::of(&call.family().vfs, node);
     Ok(0)
 }
 

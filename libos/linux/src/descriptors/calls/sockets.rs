@@ -222,7 +222,7 @@ pub(super) fn found(call: &Call<'_>, address: Address) -> Result<Address, Errno>
         Address::Local(path) if path.first().is_some_and(|first| *first != 0) => {
             let node = with_vfs(call, |vfs, caller| {
                 let node = vfs.resolve(caller, caller.directory, &path, LastLink::Follow)?;
-                vfs.access(caller.credentials, node, Access::WRITE)?;
+                vfs.access(caller, node, Access::WRITE)?;
                 if vfs.kind(node) == NodeType::Socket { Ok(node) } else { Err(Errno::ECONNREFUSED) }
             })?;
             Ok(Address::Found(Place::Node(node), path))

@@ -1,6 +1,6 @@
 //! Moving bytes between descriptors: splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
-use super::io::{Way, pieces, wait, write_bytes, write_to};
+use super::io::{CALL_BYTES, Way, pieces, wait, write_bytes, write_to};
 use super::{get, with_vfs};
 use crate::call::Call;
 use crate::descriptors::buffer::{Buffer, PIPE_BYTES};
@@ -250,6 +250,7 @@ fn from_memory(call: &Call<'_>) -> Result<u64, Errno> {
 
 fn copy_range(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, from_at, _, to_at, len, flags] = call.arguments;
+    let len = len.min(CALL_BYTES);
     let (from, to) = (get(call, call.int(0))?, get(call, call.int(2))?);
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);

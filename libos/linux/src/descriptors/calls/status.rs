@@ -6,7 +6,7 @@ use crate::descriptors::open::Description;
 use crate::table::SystemCall;
 use alloc::vec::Vec;
 use linux_raw_sys::general as abi;
-use nom_fs::{Attributes, Errno, FileTime, LastLink, MountAccess, NodeId};
+use nom_fs::{Attributes, DirectoryEntry, Errno, FileTime, LastLink, MountAccess, NodeId};
 
 const HERE: i32 = abi::AT_FDCWD;
 /// Flags of a file system (`linux/statfs.h`): that there are any (without, the C library looks for them in
@@ -182,36 +182,76 @@ fn space(call: &Call<'_>, node: NodeId) -> Result<u64, Errno> {
 
 /// Bytes of an entry before its name.
 const ENTRY: usize = 19;
+/// Most bytes of entries that one call tells, whatever there is room for: they are the library's memory.
+const LISTED_MAX: u64 = 256 << 10;
+
+/// Entries of a directory, as `struct linux_dirent64` has them.
+struct Listing {
+    bytes: Vec<u8>,
+    most: usize,
+    /// Where the next one is.
+    position: u64,
+    /// Whether not even the first found room.
+    is_short: bool,
+}
+
+impl Listing {
+    /// For so many bytes, from there on.
+    fn new(room: u64, position: u64) -> Listing {
+        let most = room.min(LISTED_MAX) as usize;
+        Listing { bytes: Vec::new(), most, position, is_short: false }
+    }
+
+    fn put(&mut self, entry: &DirectoryEntry<'_>) -> Option<()> {
+        let size = (ENTRY + entry.name.len() + 1).next_multiple_of(8);
+        if self.bytes.len() + size > self.most {
+            self.is_short = self.bytes.is_empty();
+            return None;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&entry.number.to_ne_bytes());
+        self.bytes.extend_from_slice(&entry.next.to_ne_bytes());
+        self.bytes.extend_from_slice(&(size as u16).to_ne_bytes());
+        self.bytes.push(entry.kind.entry_type());
+        self.bytes.extend_from_slice(entry.name);
+        self.bytes.resize(start + size, 0);
+        self.position = entry.next;
+        Some(())
+    }
+}
 
 fn list(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, buffer, len, ..] = call.arguments;
     let description = get(call, call.int(0))?;
     let node = description.node().ok_or(Errno::ENOTDIR)?;
-    let mut bytes = Vec::new();
-    let mut position = description.position.get();
-    let mut is_short = false;
-    with_vfs(call, |vfs, caller| {
-        vfs.list(caller, node.node, position, |entry| {
-            let size = (ENTRY + entry.name.len() + 1).next_multiple_of(8);
-            if bytes.len() + size > len as usize {
-                is_short = bytes.is_empty();
-                return None;
-            }
-            let start = bytes.len();
-            bytes.extend_from_slice(&entry.number.to_ne_bytes());
-            bytes.extend_from_slice(&entry.next.to_ne_bytes());
-            bytes.extend_from_slice(&(size as u16).to_ne_bytes());
-            bytes.push(entry.kind.entry_type());
-            bytes.extend_from_slice(entry.name);
-            bytes.resize(start + size, 0);
-            position = entry.next;
-            Some(())
-        })
-    })?;
-    if is_short {
+    let position = description.position.get();
+    let mut listing = Listing::new(u64::from(len as u32), position);
+    with_vfs(call, |vfs, caller| vfs.list(caller, node.node, position, |entry| listing.put(&entry)))?;
+    if listing.is_short {
         return Err(Errno::EINVAL);
     }
-    call.memory().write(buffer, &bytes)?;
-    description.position.set(position);
-    Ok(bytes.len() as u64)
+    call.memory().write(buffer, &listing.bytes)?;
+    description.position.set(listing.position);
+    Ok(listing.bytes.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nom_fs::NodeType;
+
+    #[test]
+    fn a_call_lists_no_more_than_the_library_keeps_for_it() {
+        let entry = |name, next| DirectoryEntry { name, number: 7, kind: NodeType::File, next };
+        let put = |room: u64| {
+            let mut listing = Listing::new(room, 0);
+            let fit = (1..100_000).map_while(|next| listing.put(&entry(b"name", next))).count();
+            (fit, listing.bytes.len(), listing.position, listing.is_short)
+        };
+        assert_eq!(put(23), (0, 0, 0, true));
+        assert_eq!(put(24), (1, 24, 1, false));
+        assert_eq!(put(71), (2, 48, 2, false));
+        let (fit, bytes, position, _) = put(u64::MAX);
+        assert!(bytes as u64 <= LISTED_MAX && bytes == 24 * fit && position == fit as u64, "{bytes}");
+    }
 }
