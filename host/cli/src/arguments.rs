@@ -119,9 +119,8 @@ impl Command {
 
 /// `nom run`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Ctrl-C asks the applications to end, as SIGTERM does, and again, ends them at once. A Linux program is
-asked by its stop signal, as `docker stop` does.
+#[command(after_help = "Ctrl-C asks the applications to end, as SIGTERM does, and again, ends them at once.
+A Linux program is asked by its stop signal, as `docker stop` does.
 
 The status is the application's own if it ends by itself, 0 for a server that was asked to; 125 if the
 machine failed, or never began; 130 after Ctrl-C and 143 after SIGTERM or `nom stop` if an application does
@@ -148,8 +147,7 @@ Examples:
   nom run --oci redis.tar:7            the same, of a file
   nom run -v ./data:/data redis:7      with a directory that it writes to (mkdir data first)
   nom run --gdb hello                  wait for a debugger
-  nom run hello.img                    an image that `nom build` wrote"
-)]
+  nom run hello.img                    an image that `nom build` wrote")]
 pub struct Run {
     /// Application in `apps/`, path of an app.toml or bundle.toml, an image of `nom build`, the path of a
     /// Linux program, or a container image of a registry, with its tag.

@@ -2,8 +2,8 @@
 //!
 //! Whoever waits leaves a waker with what it waits for, and mostly that is woken before long. One whose owner
 //! has gone meanwhile, a thread that ended or an interest that was taken back, stays, and cannot be told from
-//! others. So whoever had such wakers says that it is gone, and a list that has grown no less than owners have
-//! gone since wakes all that are in it: those who still wait come back.
+//! others. So whoever had such wakers says that it is gone, and a list that has no more in it than owners
+//! have gone since wakes all of them: those who still wait come back.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -114,8 +114,8 @@ fn subject(call: &Call<'_>, id: i32) -> Result<Rc<Process>, Errno> {
     }
 }
 
-/// Whether who asks may see and set the limits of a process (getrlimit(2), prlimit): its own, those of whoever
-/// is in every respect of its real user and group, any as root.
+/// Whether who asks may see and set the limits of a process (getrlimit(2), prlimit): its own, those of
+/// whoever is in every respect of its real user and group, any as root.
 fn may_limit(call: &Call<'_>, process: &Rc<Process>) -> bool {
     let own = call.process();
     let (by, to) = (own.view.borrow(), process.view.borrow());
