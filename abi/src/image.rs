@@ -9,7 +9,7 @@
 //! strings | symbol tables | (page boundary) segment contents
 //! ```
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian};
 
 /// First word of a bundle.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"nombundl");
@@ -172,8 +172,8 @@ pub struct ChannelRecord {
     pub bytes: u64,
 }
 
-/// A symbol table: `count` bytes made of this header; of each function the first byte from the image's base,
-/// as 32 bits, sorted; and their demangled names in the same order, each with a zero byte behind it.
+/// A symbol table: `count` bytes made of this header, a [`SymbolRecord`] of each function, sorted by their
+/// starts, and demangled names, each with a zero byte behind it. Functions may share a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SymbolTable {
@@ -181,6 +181,16 @@ pub struct SymbolTable {
     pub symbols: u32,
     /// Bytes of names.
     pub names: u32,
+}
+
+/// A function in a symbol table, which need not be aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SymbolRecord {
+    /// Its first byte, from the image's base.
+    pub start: little_endian::U32,
+    /// Which of the names it has.
+    pub name: little_endian::U16,
 }
 
 const _: () = {

@@ -101,6 +101,7 @@ layouts! {
     image::DeviceSelector: 8, 4 { vendor 0, device 2, class 4 }
     image::ChannelRecord: 16, 8 { ends 0, bytes 8 }
     image::SymbolTable: 8, 4 { symbols 0, names 4 }
+    image::SymbolRecord: 6, 1 { start 0, name 4 }
     priced::Announcement: 24, 8 { kind 0, revision 8, published_ns 16 }
     priced::Report: 128, 8 {
         kind 0, at_ns 8, window_ns 16, batching_delay_us 24, polls 32, requests 40, sent_bytes 48,

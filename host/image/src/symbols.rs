@@ -52,14 +52,20 @@ impl SymbolTable {
         if self.0.is_empty() {
             return Vec::new();
         }
-        let (mut starts, mut names) = (Vec::new(), Vec::new());
+        let (mut functions, mut names, mut numbers) = (Vec::new(), Vec::new(), BTreeMap::new());
         for (address, name) in &self.0 {
-            starts.extend_from_slice(&address.to_le_bytes());
-            names.extend_from_slice(name.as_bytes());
-            names.push(0);
+            let next = numbers.len();
+            let number = *numbers.entry(name).or_insert_with(|| {
+                names.extend_from_slice(name.as_bytes());
+                names.push(0);
+                next
+            });
+            // Of more names than there are numbers the rest has none.
+            let name = u16::try_from(number).unwrap_or(u16::MAX);
+            functions.push(image::SymbolRecord { start: (*address).into(), name: name.into() });
         }
         let header = image::SymbolTable { symbols: self.0.len() as u32, names: names.len() as u32 };
-        [header.as_bytes(), &starts, &names].concat()
+        [header.as_bytes(), functions.as_bytes(), &names].concat()
     }
 }
 
@@ -201,11 +207,11 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_in_the_order_of_addresses() {
+    fn functions_stand_in_the_order_of_addresses_and_share_names() {
         let names = [(48, "one"), (32, "two"), (16, "one")];
         let table = SymbolTable(names.map(|(address, name)| (address, name.to_owned())).into());
-        let header = [3, 0, 0, 0, 12, 0, 0, 0];
-        let starts = [16, 0, 0, 0, 32, 0, 0, 0, 48, 0, 0, 0];
-        assert_eq!(table.encode(), [&header[..], &starts, b"one\0two\0one\0"].concat());
+        let header = [3, 0, 0, 0, 8, 0, 0, 0];
+        let functions = [16, 0, 0, 0, 0, 0, 32, 0, 0, 0, 1, 0, 48, 0, 0, 0, 0, 0];
+        assert_eq!(table.encode(), [&header[..], &functions, b"one\0two\0"].concat());
     }
 }

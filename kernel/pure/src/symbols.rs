@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 use core::fmt;
-use nom_abi::image::SymbolTable;
+use nom_abi::image::{SymbolRecord, SymbolTable};
 use zerocopy::FromBytes;
 
 /// Where an address is.
@@ -18,16 +18,14 @@ pub struct Location<'t> {
 /// it. None if there is none or the table is damaged where the search came by.
 pub fn lookup(table: &[u8], address: u64) -> Option<Location<'_>> {
     let (header, rest) = SymbolTable::read_from_prefix(table).ok()?;
-    let (starts, names) = rest.split_at_checked(header.symbols as usize * size_of::<u32>())?;
-    // Read one by one: the table need not be aligned.
-    let (starts, _) = starts.as_chunks();
-    let start = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes));
-    let index = starts.partition_point(|bytes| start(bytes) <= address).checked_sub(1)?;
+    let (functions, names) =
+        <[SymbolRecord]>::ref_from_prefix_with_elems(rest, header.symbols as usize).ok()?;
+    let behind = functions.partition_point(|function| u64::from(function.start.get()) <= address);
+    let function = functions.get(behind.checked_sub(1)?)?;
     let mut names = names.get(..header.names as usize)?.split_inclusive(|byte| *byte == 0);
-    let name = CStr::from_bytes_with_nul(names.nth(index)?).ok()?;
+    let name = CStr::from_bytes_with_nul(names.nth(function.name.get().into())?).ok()?;
     // In a table that is not sorted the search can end anywhere.
-    let offset = address.checked_sub(start(starts.get(index)?))?;
-    Some(Location { name: name.to_str().ok()?, offset })
+    Some(Location { name: name.to_str().ok()?, offset: address.checked_sub(function.start.get().into())? })
 }
 
 /// A line of a backtrace: the call at `address`, in an image that begins at `base`.
@@ -65,8 +63,9 @@ mod tests {
 
     fn table(functions: &[(u32, &str)]) -> Vec<u8> {
         let (mut starts, mut names) = (Vec::new(), Vec::new());
-        for &(address, name) in functions {
+        for (number, &(address, name)) in (0_u16..).zip(functions) {
             starts.extend_from_slice(&address.to_le_bytes());
+            starts.extend_from_slice(&number.to_le_bytes());
             names.extend_from_slice(name.as_bytes());
             names.push(0);
         }
@@ -108,6 +107,16 @@ mod tests {
             assert_eq!(lookup(&whole[..length], 9), None, "{length} bytes");
         }
         assert!(is_at(&whole, 9, "b", 1));
+    }
+
+    #[test]
+    fn functions_share_names_and_none_has_one_that_is_not_there() {
+        let mut shared = table(&[(0, "a"), (8, "b"), (16, "c")]);
+        let number_at = size_of::<SymbolTable>() + 2 * size_of::<SymbolRecord>() + size_of::<u32>();
+        shared[number_at] = 1;
+        assert!(is_at(&shared, 17, "b", 1));
+        shared[number_at] = 3;
+        assert_eq!(lookup(&shared, 17), None);
     }
 
     proptest! {

@@ -3,7 +3,8 @@
 use super::{BundleError, BundleView, Part, name};
 use nom_abi::Protection;
 use nom_abi::image::{
-    ApplicationRecord, Bundle, ChannelRecord, DeviceSelector, MAGIC, Run, SegmentRecord, SymbolTable, flag,
+    ApplicationRecord, Bundle, ChannelRecord, DeviceSelector, MAGIC, Run, SegmentRecord, SymbolRecord,
+    SymbolTable, flag,
 };
 use nom_abi::layout::{
     APPLICATIONS_MAX, CHANNEL_STRIDE, CHANNELS_MAX, CORES_MAX, PLACEMENT_ALIGN, WINDOW_BYTES,
@@ -178,7 +179,7 @@ fn symbols(view: BundleView<'_>, part: Part, run: Run) -> Check {
         return Ok(());
     }
     let length = SymbolTable::read_from_prefix(view.run(run)).ok().map(|(header, _)| {
-        let entries = u64::from(header.symbols) * size_of::<u32>() as u64;
+        let entries = u64::from(header.symbols) * size_of::<SymbolRecord>() as u64;
         size_of::<SymbolTable>() as u64 + entries + u64::from(header.names)
     });
     let inside = length.is_some_and(|length| length <= run.count.into());

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::cases;
 use nom_abi::Protection;
-use nom_abi::image::{MAGIC, SymbolTable, flag};
+use nom_abi::image::{MAGIC, SymbolRecord, SymbolTable, flag};
 use nom_abi::layout::{CHANNEL_STRIDE, WINDOW_BYTES};
 use nom_abi::start::{START_BYTES_MAX, Start};
 use nom_abi::syscall::Syscall;
@@ -105,7 +105,7 @@ fn segment(address: u64, file_page: u32, file_bytes: u32, protection: u32) -> Se
 
 fn symbols() -> Vec<u8> {
     let header = SymbolTable { symbols: 1, names: 5 };
-    [header.as_bytes(), &0_u32.to_le_bytes(), b"main\0"].concat()
+    [header.as_bytes(), &[0; size_of::<SymbolRecord>()], b"main\0"].concat()
 }
 
 /// Reads all that can be read, and checks what a reader relies on.
