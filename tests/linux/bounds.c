@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -60,6 +61,29 @@ static void touches_parent(void) {
 	result("prlimit get", prlimit(parent, RLIMIT_NOFILE, NULL, &limit));
 	result("prlimit set", prlimit(parent, RLIMIT_CPU, &limit, NULL));
 	result("prlimit own", prlimit(getpid(), RLIMIT_NOFILE, NULL, &limit));
+}
+
+static int readable, secret;
+
+static void attaches_parents(void) {
+	setresgid(OTHER, OTHER, OTHER);
+	setresuid(OTHER, OTHER, OTHER);
+	say("shmat", shmat(readable, NULL, 0) == (void *)-1 ? -1 : 0);
+	say("shmat to read", shmat(readable, NULL, SHM_RDONLY) == (void *)-1 ? -1 : 0);
+	say("shmat of what is not", shmat(secret, NULL, SHM_RDONLY) == (void *)-1 ? -1 : 0);
+	struct shmid_ds status;
+	result("IPC_STAT", shmctl(secret, IPC_STAT, &status));
+	result("shmget", shmget(0x6e6f6d, 0, 0) == readable ? 0 : -1);
+	result("shmget to write", shmget(0x6e6f6d, 0, 0600));
+	result("shmget of more", shmget(0x6e6f6d, 8192, 0600));
+}
+
+static void segments(void) {
+	readable = shmget(0x6e6f6d, 4096, IPC_CREAT | 0644);
+	secret = shmget(IPC_PRIVATE, 4096, 0600);
+	in_child("another user's segments", attaches_parents);
+	shmctl(readable, IPC_RMID, NULL);
+	shmctl(secret, IPC_RMID, NULL);
 }
 
 /* A copy of this program of these permissions, whose user and group are the first. */
@@ -143,6 +167,7 @@ static void has_a_handler_nowhere(void) {
 static void rights(void) {
 	parent = getpid();
 	in_child("another user", touches_parent);
+	segments();
 	begun = copied("/tmp/usual", 0755);
 	in_child("begins", begins);
 	begun = copied("/tmp/user", 04755);

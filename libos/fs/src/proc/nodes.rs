@@ -137,7 +137,7 @@ enum Value {
 }
 
 /// The files of `/proc/sys`, in order.
-const TUNABLES: [(&str, Value); 30] = [
+const TUNABLES: [(&str, Value); 31] = [
     ("fs/epoll/max_user_watches", Value::Text("1048576")),
     ("fs/file-max", Value::Text("1048576")),
     ("fs/file-nr", Value::Text("0\t0\t1048576")),
@@ -160,6 +160,7 @@ const TUNABLES: [(&str, Value); 30] = [
     ("kernel/random/uuid", Value::Uuid),
     ("kernel/randomize_va_space", Value::Text("2")),
     ("kernel/sem", Value::Text("32000\t256000\t500\t4096")),
+    ("kernel/shmmni", Value::Text("4096")),
     ("kernel/threads-max", Value::Text("32768")),
     ("net/core/rmem_max", Value::Text("16777216")),
     ("net/core/somaxconn", Value::Text("4096")),

@@ -62,6 +62,11 @@ impl Permissions {
         if credentials.is_root() || triple & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
     }
 
+    /// Errors: EACCES if the caller may not do what flags with a mode name, for whomever they name it.
+    pub fn check_flags(&self, call: &Call<'_>, flags: u32) -> Result<(), Errno> {
+        self.check(call, (flags | flags >> 3 | flags >> 6) & (READ | ALTER))
+    }
+
     /// Errors: EPERM unless the caller is root or has it.
     pub fn check_owner(&self, call: &Call<'_>) -> Result<(), Errno> {
         let user = call.process().user();
@@ -142,8 +147,7 @@ impl<T: Keyed> Objects<T> {
                 return Err(Errno::EEXIST);
             }
             fits(&object)?;
-            let wanted = (flags | flags >> 3 | flags >> 6) & 0o6;
-            object.permissions().get().check(call, wanted)?;
+            object.permissions().get().check_flags(call, flags)?;
             return Ok(id as u64);
         }
         if key != IPC_PRIVATE && flags & IPC_CREAT == 0 {

@@ -1,6 +1,8 @@
 //! Segments of shared memory: shmget(2), shmat(2), shmdt(2), shmctl(2).
 
-use super::ipc::{IPC_CREAT, IPC_EXCL, IPC_PRIVATE, IPC_RMID, IPC_SET, IPC_STAT, Permissions, now};
+use super::ipc::{
+    ALTER, IPC_CREAT, IPC_EXCL, IPC_PRIVATE, IPC_RMID, IPC_SET, IPC_STAT, Permissions, READ, now,
+};
 use crate::call::Call;
 use crate::memory::{MappedRegion, PAGE, Rights, SharedPages, Where};
 use crate::table::SystemCall;
@@ -23,23 +25,13 @@ const SHM_UNLOCK: u32 = 12;
 const SHM_DEST: u32 = 0o1000;
 /// Most bytes of a segment.
 const BYTES_MAX: u64 = 1 << 46;
+/// Most segments, as on Linux (`/proc/sys/kernel/shmmni`).
+const SEGMENTS_MAX: usize = 4096;
 
 /// These calls.
 pub const ROWS: &[SystemCall] = &[
-    SystemCall::partial(
-        abi::__NR_shmget,
-        "shmget",
-        &["key", "size", "flags"],
-        get,
-        "not in huge pages; whoever has the key may",
-    ),
-    SystemCall::partial(
-        abi::__NR_shmat,
-        "shmat",
-        &["segment", "address", "flags"],
-        attach,
-        "whoever knows the segment may",
-    ),
+    SystemCall::partial(abi::__NR_shmget, "shmget", &["key", "size", "flags"], get, "not in huge pages"),
+    SystemCall::complete(abi::__NR_shmat, "shmat", &["segment", "address", "flags"], attach),
     SystemCall::complete(abi::__NR_shmdt, "shmdt", &["address"], detach),
     SystemCall::partial(
         abi::__NR_shmctl,
@@ -110,13 +102,14 @@ fn get(call: &Call<'_>) -> Result<u64, Errno> {
     let (key, bytes, flags) = (call.int(0), call.arguments[1], call.arguments[2] as u32);
     let all = &call.family().segments;
     let known = |(_, segment): &(&i32, &Segment)| segment.permissions.has_key(key);
-    let found = all.segments.borrow().iter().find(known).map(|(id, segment)| (*id, segment.bytes));
-    if let Some((id, there)) = found {
-        return match () {
-            () if flags & (IPC_CREAT | IPC_EXCL) == IPC_CREAT | IPC_EXCL => Err(Errno::EEXIST),
-            () if bytes > there => Err(Errno::EINVAL),
-            () => Ok(id as u64),
-        };
+    if let Some((id, segment)) = all.segments.borrow().iter().find(known) {
+        if flags & (IPC_CREAT | IPC_EXCL) == IPC_CREAT | IPC_EXCL {
+            return Err(Errno::EEXIST);
+        }
+        if bytes > segment.bytes {
+            return Err(Errno::EINVAL);
+        }
+        return segment.permissions.check_flags(call, flags).map(|()| *id as u64);
     }
     if key != IPC_PRIVATE && flags & IPC_CREAT == 0 {
         return Err(Errno::ENOENT);
@@ -126,6 +119,9 @@ fn get(call: &Call<'_>) -> Result<u64, Errno> {
     }
     if flags & SHM_HUGETLB != 0 {
         return Err(Errno::ENOMEM);
+    }
+    if all.segments.borrow().len() >= SEGMENTS_MAX {
+        return Err(Errno::ENOSPC);
     }
     let pages = SharedPages::new(call.memory().keeper(), None);
     let segment = Segment {
@@ -160,6 +156,7 @@ fn attach(call: &Call<'_>) -> Result<u64, Errno> {
     let (now, process) = (now(call), call.process().id);
     call.family().segments.with(call.int(0), |segment| {
         let pages = segment.pages.upgrade().ok_or(Errno::EINVAL)?;
+        segment.permissions.check(call, if write == 0 { READ } else { READ | ALTER })?;
         let region = MappedRegion::zeros(rights).shared(pages);
         let at = call.memory().map(place, segment.bytes, region);
         let at = at.map_err(|error| if error == Errno::EEXIST { Errno::EINVAL } else { error })?;
@@ -198,7 +195,10 @@ fn control(call: &Call<'_>) -> Result<u64, Errno> {
     let (command, buffer) = (call.arguments[1] as u32, call.arguments[2]);
     let now = now(call);
     call.family().segments.with(call.int(0), |segment| match command {
-        IPC_STAT => call.memory().write_value(buffer, &segment.status()).map(|()| 0),
+        IPC_STAT => {
+            segment.permissions.check(call, READ)?;
+            call.memory().write_value(buffer, &segment.status()).map(|()| 0)
+        }
         IPC_RMID => {
             segment.permissions.check_owner(call)?;
             segment.permissions.forget_key();
