@@ -128,6 +128,11 @@ impl<T: Keyed> Objects<T> {
         Ok(object)
     }
 
+    /// Forgets all but those that `keep` wants.
+    pub fn retain(&self, keep: impl Fn(&T) -> bool) {
+        self.all.borrow_mut().retain(|_, object| keep(object));
+    }
+
     /// All of them.
     pub fn list(&self) -> alloc::vec::Vec<Rc<T>> {
         self.all.borrow().values().cloned().collect()
@@ -158,10 +163,10 @@ impl<T: Keyed> Objects<T> {
 
     /// One more: its identifier. Errors: ENOSPC if there are as many as there may be; what `make` says.
     pub(super) fn add(&self, make: impl FnOnce() -> Result<T, Errno>) -> Result<i32, Errno> {
+        let object = make()?;
         if self.all.borrow().len() >= T::MOST {
             return Err(Errno::ENOSPC);
         }
-        let object = make()?;
         let id = self.next.replace(self.next.get() + 1);
         self.all.borrow_mut().insert(id, Rc::new(object));
         Ok(id)

@@ -1,12 +1,9 @@
 //! Segments of shared memory: shmget(2), shmat(2), shmdt(2), shmctl(2).
 
-use super::ipc::{
-    ALTER, IPC_CREAT, IPC_EXCL, IPC_PRIVATE, IPC_RMID, IPC_SET, IPC_STAT, Permissions, READ, now,
-};
+use super::ipc::{ALTER, IPC_RMID, IPC_SET, IPC_STAT, Keyed, Objects, Permissions, READ, now};
 use crate::call::Call;
 use crate::memory::{MappedRegion, PAGE, Rights, SharedPages, Where};
 use crate::table::SystemCall;
-use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, RefCell};
 use linux_raw_sys::general as abi;
@@ -28,6 +25,11 @@ const BYTES_MAX: u64 = 1 << 46;
 /// Most segments, as on Linux (`/proc/sys/kernel/shmmni`).
 const SEGMENTS_MAX: usize = 4096;
 
+/// Which of a segment's times is of what.
+const ATTACHED: usize = 0;
+const DETACHED: usize = 1;
+const CHANGED: usize = 2;
+
 /// These calls.
 pub const ROWS: &[SystemCall] = &[
     SystemCall::partial(abi::__NR_shmget, "shmget", &["key", "size", "flags"], get, "not in huge pages"),
@@ -45,96 +47,92 @@ pub const ROWS: &[SystemCall] = &[
 /// A segment.
 #[derive(Debug)]
 struct Segment {
-    permissions: Permissions,
+    permissions: Cell<Permissions>,
     bytes: u64,
     /// Its pages, for as long as it is not removed; who has it attached keeps them, too.
-    kept: Option<Rc<SharedPages>>,
+    kept: RefCell<Option<Rc<SharedPages>>>,
     pages: Weak<SharedPages>,
     /// When somebody attached it, detached it and changed it last, in seconds since 1970.
-    times: [u64; 3],
+    times: Cell<[u64; 3]>,
     /// Who made it, and who did something with it last.
-    processes: [u32; 2],
+    processes: Cell<[u32; 2]>,
+}
+
+impl Keyed for Segment {
+    const MOST: usize = SEGMENTS_MAX;
+
+    fn permissions(&self) -> &Cell<Permissions> {
+        &self.permissions
+    }
 }
 
 impl Segment {
     /// How many have it attached.
     fn attached(&self) -> u64 {
-        self.pages.strong_count() as u64 - u64::from(self.kept.is_some())
+        self.pages.strong_count() as u64 - u64::from(self.kept.borrow().is_some())
+    }
+
+    /// Notes which of the times is now, and by whom if it is that it was attached or detached.
+    fn note(&self, which: usize, call: &Call<'_>) {
+        let mut times = self.times.get();
+        times[which] = now(call);
+        self.times.set(times);
+        if which != CHANGED {
+            self.processes.set([self.processes.get()[0], call.process().id]);
+        }
     }
 
     /// `struct shmid64_ds`.
     fn status(&self) -> [u64; 14] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let [attach, detach, change] = self.times;
+        let ([attach, detach, change], [maker, last]) = (self.times.get(), self.processes.get());
         let mut words = [0; 14];
-        words[..6].copy_from_slice(&self.permissions.words());
-        words[2] |= pair(0, if self.kept.is_none() { SHM_DEST } else { 0 });
+        words[..6].copy_from_slice(&self.permissions.get().words());
+        words[2] |= pair(0, if self.kept.borrow().is_none() { SHM_DEST } else { 0 });
         words[6..12].copy_from_slice(&[
             self.bytes,
             attach,
             detach,
             change,
-            pair(self.processes[0], self.processes[1]),
+            pair(maker, last),
             self.attached(),
         ]);
         words
     }
 }
 
-/// All there are, by their identifiers.
+/// All there are.
 #[derive(Debug, Default)]
-pub struct Segments {
-    segments: RefCell<BTreeMap<i32, Segment>>,
-    next: Cell<i32>,
-}
+pub struct Segments(Objects<Segment>);
 
 impl Segments {
-    /// Does something with one.
-    fn with<T>(&self, id: i32, act: impl FnOnce(&mut Segment) -> Result<T, Errno>) -> Result<T, Errno> {
-        let mut segments = self.segments.borrow_mut();
-        // What was removed is gone when nobody has it any more.
-        segments.retain(|_, segment| segment.pages.strong_count() > 0);
-        act(segments.get_mut(&id).ok_or(Errno::EINVAL)?)
+    /// Those that there are: what was removed is gone when nobody has it any more.
+    fn all(&self) -> &Objects<Segment> {
+        self.0.retain(|segment| segment.pages.strong_count() > 0);
+        &self.0
     }
 }
 
 fn get(call: &Call<'_>) -> Result<u64, Errno> {
     let (key, bytes, flags) = (call.int(0), call.arguments[1], call.arguments[2] as u32);
-    let all = &call.family().segments;
-    let known = |(_, segment): &(&i32, &Segment)| segment.permissions.has_key(key);
-    if let Some((id, segment)) = all.segments.borrow().iter().find(known) {
-        if flags & (IPC_CREAT | IPC_EXCL) == IPC_CREAT | IPC_EXCL {
-            return Err(Errno::EEXIST);
-        }
-        if bytes > segment.bytes {
+    let fits = |segment: &Segment| if bytes > segment.bytes { Err(Errno::EINVAL) } else { Ok(()) };
+    call.family().segments.all().find_or_make(call, (key, flags), fits, |permissions| {
+        if bytes == 0 || bytes > BYTES_MAX {
             return Err(Errno::EINVAL);
         }
-        return segment.permissions.check_flags(call, flags).map(|()| *id as u64);
-    }
-    if key != IPC_PRIVATE && flags & IPC_CREAT == 0 {
-        return Err(Errno::ENOENT);
-    }
-    if bytes == 0 || bytes > BYTES_MAX {
-        return Err(Errno::EINVAL);
-    }
-    if flags & SHM_HUGETLB != 0 {
-        return Err(Errno::ENOMEM);
-    }
-    if all.segments.borrow().len() >= SEGMENTS_MAX {
-        return Err(Errno::ENOSPC);
-    }
-    let pages = SharedPages::new(call.memory().keeper(), None);
-    let segment = Segment {
-        permissions: Permissions::new(call, key, flags),
-        bytes,
-        pages: Rc::downgrade(&pages),
-        kept: Some(pages),
-        times: [0, 0, now(call)],
-        processes: [call.process().id, 0],
-    };
-    let id = all.next.replace(all.next.get() + 1);
-    all.segments.borrow_mut().insert(id, segment);
-    Ok(id as u64)
+        if flags & SHM_HUGETLB != 0 {
+            return Err(Errno::ENOMEM);
+        }
+        let pages = SharedPages::new(call.memory().keeper(), None);
+        Ok(Segment {
+            permissions: Cell::new(permissions),
+            bytes,
+            pages: Rc::downgrade(&pages),
+            kept: RefCell::new(Some(pages)),
+            times: Cell::new([0, 0, now(call)]),
+            processes: Cell::new([call.process().id, 0]),
+        })
+    })
 }
 
 fn attach(call: &Call<'_>) -> Result<u64, Errno> {
@@ -153,65 +151,61 @@ fn attach(call: &Call<'_>) -> Result<u64, Errno> {
     let write = if flags & SHM_RDONLY == 0 { abi::PROT_WRITE } else { 0 };
     let execute = if flags & SHM_EXEC != 0 { abi::PROT_EXEC } else { 0 };
     let rights = Rights::from_bits(abi::PROT_READ | write | execute);
-    let (now, process) = (now(call), call.process().id);
-    call.family().segments.with(call.int(0), |segment| {
-        let pages = segment.pages.upgrade().ok_or(Errno::EINVAL)?;
-        segment.permissions.check(call, if write == 0 { READ } else { READ | ALTER })?;
-        let region = MappedRegion::zeros(rights).shared(pages);
-        let at = call.memory().map(place, segment.bytes, region);
-        let at = at.map_err(|error| if error == Errno::EEXIST { Errno::EINVAL } else { error })?;
-        (segment.times[0], segment.processes[1]) = (now, process);
-        Ok(at)
-    })
+    let segment = call.family().segments.all().get(call.int(0))?;
+    let pages = segment.pages.upgrade().ok_or(Errno::EINVAL)?;
+    segment.permissions.get().check(call, if write == 0 { READ } else { READ | ALTER })?;
+    let region = MappedRegion::zeros(rights).shared(pages);
+    let at = call.memory().map(place, segment.bytes, region);
+    let at = at.map_err(|error| if error == Errno::EEXIST { Errno::EINVAL } else { error })?;
+    segment.note(ATTACHED, call);
+    Ok(at)
 }
 
 fn detach(call: &Call<'_>) -> Result<u64, Errno> {
     let address = call.arguments[0];
     let (range, part) = call.memory().shared_at(address).ok_or(Errno::EINVAL)?;
     let pages = Rc::downgrade(&part.pages);
-    let is_it = |segment: &Segment| Weak::ptr_eq(&segment.pages, &pages);
-    let found = {
-        let segments = call.family().segments.segments.borrow();
-        segments.iter().find(|(_, segment)| is_it(segment)).map(|(id, segment)| (*id, segment.bytes))
-    };
-    let (id, bytes) = found.filter(|_| part.offset == 0 && range.start == address).ok_or(Errno::EINVAL)?;
+    let mut segments = call.family().segments.0.list().into_iter();
+    let found = segments.find(|segment| Weak::ptr_eq(&segment.pages, &pages));
+    let segment = found.filter(|_| part.offset == 0 && range.start == address).ok_or(Errno::EINVAL)?;
     // Who changed the rights of a part of it has it in several regions.
     let mut next = address;
-    while let Some((range, other)) = call.memory().shared_at(next).filter(|_| next < address + bytes) {
+    while let Some((range, other)) = call.memory().shared_at(next).filter(|_| next < address + segment.bytes)
+    {
         if !Rc::ptr_eq(&other.pages, &part.pages) {
             break;
         }
         call.memory().unmap(range.start, range.end - range.start)?;
         next = range.end;
     }
-    let (now, process) = (now(call), call.process().id);
-    call.family().segments.with(id, |segment| {
-        (segment.times[1], segment.processes[1]) = (now, process);
-        Ok(0)
-    })
+    segment.note(DETACHED, call);
+    Ok(0)
 }
 
 fn control(call: &Call<'_>) -> Result<u64, Errno> {
     let (command, buffer) = (call.arguments[1] as u32, call.arguments[2]);
-    let now = now(call);
-    call.family().segments.with(call.int(0), |segment| match command {
+    let segment = call.family().segments.all().get(call.int(0))?;
+    let mut permissions = segment.permissions.get();
+    match command {
         IPC_STAT => {
-            segment.permissions.check(call, READ)?;
+            permissions.check(call, READ)?;
             call.memory().write_value(buffer, &segment.status()).map(|()| 0)
         }
         IPC_RMID => {
-            segment.permissions.check_owner(call)?;
-            segment.permissions.forget_key();
-            segment.kept = None;
+            permissions.check_owner(call)?;
+            permissions.forget_key();
+            segment.permissions.set(permissions);
+            segment.kept.take();
             Ok(0)
         }
         IPC_SET => {
-            segment.permissions.check_owner(call)?;
-            segment.permissions.set(call, buffer)?;
-            segment.times[2] = now;
+            permissions.check_owner(call)?;
+            permissions.set(call, buffer)?;
+            segment.permissions.set(permissions);
+            segment.note(CHANGED, call);
             Ok(0)
         }
         SHM_LOCK | SHM_UNLOCK => Ok(0),
         _ => Err(Errno::EINVAL),
-    })
+    }
 }
