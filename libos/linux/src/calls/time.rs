@@ -212,3 +212,18 @@ fn sleep_until(call: &Call<'_>, deadline: u64, left: u64) -> Result<u64, Errno> 
     }
     Ok(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_no_less_than_nothing_and_no_more_than_a_clock_says() {
+        let ns = |seconds, nanoseconds| TimeSpec { seconds, nanoseconds }.ns();
+        assert_eq!(ns(3, 999_999_999), Ok(3_999_999_999));
+        for (seconds, rest) in [(-1, 0), (0, -1), (0, 1_000_000_000), (i64::MIN, 0)] {
+            assert_eq!(ns(seconds, rest), Err(Errno::EINVAL), "{seconds} {rest}");
+        }
+        assert_eq!(ns(i64::MAX, 5), Ok(u64::MAX));
+    }
+}

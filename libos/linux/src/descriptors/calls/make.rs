@@ -2,6 +2,7 @@
 
 use super::{get, with_vfs};
 use crate::call::Call;
+use crate::calls::time::TimeSpec;
 use crate::descriptors::counter::{Counter, Taking};
 use crate::descriptors::node::OpenNode;
 use crate::descriptors::open::{Description, Object, Stream};
@@ -14,8 +15,6 @@ use crate::table::SystemCall;
 use alloc::rc::Rc;
 use linux_raw_sys::general as abi;
 use nom_fs::Errno;
-
-const NS_IN_S: u64 = 1_000_000_000;
 
 /// These calls.
 pub(crate) const ROWS: &[SystemCall] = &[
@@ -144,21 +143,13 @@ fn tell(call: &Call<'_>, schedule: Schedule, address: u64) -> Result<(), Errno> 
     let now = call.now().1;
     let left = schedule.next_ns.map_or(0, |next| next.saturating_sub(now).max(1));
     let interval = schedule.interval_ns;
-    let words = [interval / NS_IN_S, interval % NS_IN_S, left / NS_IN_S, left % NS_IN_S];
-    call.memory().write_value(address, &words)
-}
-
-/// What `struct timespec` says, up to what a clock can say.
-fn nanoseconds(seconds: i64, rest: i64) -> Result<u64, Errno> {
-    let seconds = u64::try_from(seconds).map_err(|_| Errno::EINVAL)?;
-    let rest = u64::try_from(rest).ok().filter(|rest| *rest < NS_IN_S).ok_or(Errno::EINVAL)?;
-    Ok(seconds.saturating_mul(NS_IN_S).saturating_add(rest))
+    call.memory().write_value(address, &[interval, left].map(TimeSpec::of_ns))
 }
 
 fn set_timer(call: &Call<'_>) -> Result<u64, Errno> {
     let [_, flags, new, old, ..] = call.arguments;
-    let [interval_s, interval, value_s, value]: [i64; 4] = call.memory().read_value(new)?;
-    let (interval_ns, ns) = (nanoseconds(interval_s, interval)?, nanoseconds(value_s, value)?);
+    let [interval, value]: [TimeSpec; 2] = call.memory().read_value(new)?;
+    let (interval_ns, ns) = (interval.ns()?, value.ns()?);
     let (unix_ns, now_ns) = call.now();
     with_timer(call, |timer| {
         let before = timer.schedule();
@@ -193,18 +184,4 @@ fn make_file(call: &Call<'_>) -> Result<u64, Errno> {
     let on_exec = if flags & abi::MFD_CLOEXEC != 0 { abi::O_CLOEXEC } else { 0 };
     add(call, Description::new(Object::Node(Rc::new(held)), abi::O_RDWR), on_exec)
         .map(|descriptor| descriptor as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_no_less_than_nothing_and_no_more_than_a_clock_says() {
-        assert_eq!(nanoseconds(3, 999_999_999), Ok(3_999_999_999));
-        for (seconds, rest) in [(-1, 0), (0, -1), (0, 1_000_000_000), (i64::MIN, 0)] {
-            assert_eq!(nanoseconds(seconds, rest), Err(Errno::EINVAL), "{seconds} {rest}");
-        }
-        assert_eq!(nanoseconds(i64::MAX, 5), Ok(u64::MAX));
-    }
 }
