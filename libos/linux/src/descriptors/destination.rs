@@ -9,7 +9,6 @@ use crate::buffers::{CallBuffer, CallBuffers};
 use crate::call::Call;
 use crate::memory::{ProcessMemory, ReachedPieces, Touch};
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::RefCell;
 use nom_fs::Errno;
 
@@ -19,6 +18,8 @@ pub(crate) struct Destination<'c> {
     buffers: &'c Rc<CallBuffers>,
     /// Address and length of each.
     pieces: &'c [(u64, u64)],
+    /// Bytes of the pieces in front of these.
+    before: u64,
     len: usize,
     /// What is read by way of one has it from the first attempt on: whoever waits attempts several times.
     buffer: RefCell<Option<CallBuffer>>,
@@ -28,8 +29,7 @@ impl<'c> Destination<'c> {
     /// These places, of which at most `most` bytes are filled by the call.
     pub fn new(call: &'c Call<'_>, pieces: &'c [(u64, u64)], most: u64) -> Destination<'c> {
         let (memory, buffers) = (call.memory(), &call.family().buffers);
-        let len = total(pieces).min(most) as usize;
-        Destination { memory, buffers, pieces, len, buffer: RefCell::new(None) }
+        Destination::from(memory, buffers, pieces, 0, most)
     }
 
     /// All of these places.
@@ -39,7 +39,7 @@ impl<'c> Destination<'c> {
         buffers: &'c Rc<CallBuffers>,
         pieces: &'c [(u64, u64)],
     ) -> Destination<'c> {
-        Destination { memory, buffers, pieces, len: total(pieces) as usize, buffer: RefCell::new(None) }
+        Destination::from(memory, buffers, pieces, 0, u64::MAX)
     }
 
     /// Bytes that there is room for.
@@ -47,15 +47,20 @@ impl<'c> Destination<'c> {
         self.len
     }
 
-    /// The places behind the first `count` bytes, however many one call fills.
-    pub fn behind(&self, count: u64) -> Vec<(u64, u64)> {
-        let mut passed = 0;
-        let behind = self.pieces.iter().filter_map(|(address, len)| {
-            let skipped = count.saturating_sub(passed).min(*len);
-            passed += len;
-            (skipped < *len).then_some((address + skipped, len - skipped))
-        });
-        behind.collect()
+    fn from(
+        memory: &'c ProcessMemory,
+        buffers: &'c Rc<CallBuffers>,
+        pieces: &'c [(u64, u64)],
+        before: u64,
+        most: u64,
+    ) -> Destination<'c> {
+        let len = (total(pieces) - before).min(most) as usize;
+        Destination { memory, buffers, pieces, before, len, buffer: RefCell::new(None) }
+    }
+
+    /// The places behind the first `count` bytes of these, of which at most `most` bytes are filled.
+    pub fn behind(&self, count: usize, most: u64) -> Destination<'c> {
+        Destination::from(self.memory, self.buffers, self.pieces, self.before + count as u64, most)
     }
 
     /// Has the first `count` bytes be there, to be written.
@@ -63,7 +68,7 @@ impl<'c> Destination<'c> {
     /// # Errors
     /// `EFAULT` unless the program could write all of them itself.
     pub fn reached(&self, count: usize) -> Result<ReachedPieces<'_>, Errno> {
-        self.memory.reached_pieces(self.pieces, 0, count as u64, Touch::Write)
+        self.memory.reached_pieces(self.pieces, self.before, count as u64, Touch::Write)
     }
 
     /// What `read` says, which puts bytes into a buffer; `count` tells how many of them are the program's.

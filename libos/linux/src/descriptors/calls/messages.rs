@@ -188,12 +188,11 @@ fn receive_all(
     let limits = (flags, socket.options().receive_within_ns.get());
     let mut received = attempt(call, description, limits, || socket.receive_to(to))?;
     while received.count > 0 && received.attached.is_empty() {
-        let rest = to.behind(received.count as u64);
-        if rest.is_empty() {
+        let rest = to.behind(received.count, MESSAGE_BYTES);
+        if rest.len() == 0 {
             break;
         }
-        let to = Destination::new(call, &rest, MESSAGE_BYTES);
-        match attempt(call, description, limits, || socket.receive_to(&to)) {
+        match attempt(call, description, limits, || socket.receive_to(&rest)) {
             Ok(more) if more.count > 0 => {
                 let count = received.count + more.count;
                 received = Received { count, whole: count, attached: more.attached, ..received };
