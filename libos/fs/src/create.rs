@@ -1,6 +1,6 @@
 //! Opening, and making something new.
 
-use crate::caller::{Access, Caller};
+use crate::caller::{Access, Caller, Credentials};
 use crate::contents::Contents;
 use crate::directory::Directory;
 use crate::errno::Errno;
@@ -66,6 +66,26 @@ impl Vfs {
         if found.is_directory_wanted && !self.kind(node).is_directory() {
             return Err(Errno::ENOTDIR);
         }
+        self.open_found(caller, node, flags)
+    }
+
+    /// Opens the program that a path leads to, to be read; held. Whoever may execute a file need not be one
+    /// who may read it.
+    ///
+    /// # Errors
+    /// Those of `open(2)`; `EACCES` for what the caller may not execute, or is no file.
+    pub fn open_program(&mut self, caller: &Caller<'_>, at: NodeId, path: &[u8]) -> Result<NodeId, Errno> {
+        self.host_tidy();
+        let node = self.resolve(caller, at, path, LastLink::Follow)?;
+        if self.kind(node) != NodeType::File {
+            return Err(Errno::EACCES);
+        }
+        self.access(caller, node, Access::EXECUTE)?;
+        let root = Credentials::default();
+        self.open_found(&Caller { credentials: &root, ..*caller }, node, O_RDONLY)
+    }
+
+    fn open_found(&mut self, caller: &Caller<'_>, node: NodeId, flags: u32) -> Result<NodeId, Errno> {
         self.check_open(caller, node, flags)?;
         self.hold(node);
         self.tell_of(node, IN_OPEN);

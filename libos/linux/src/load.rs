@@ -11,9 +11,8 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
 use linux_raw_sys::auxvec as at;
-use linux_raw_sys::general::O_RDONLY;
 use linux_raw_sys::general::{S_ISGID, S_ISUID, S_IXGRP};
-use nom_fs::{Access, Caller, Credentials, Errno, LastLink, NodeId, Vfs};
+use nom_fs::{Errno, NodeId, Vfs};
 use nom_sys::abi::layout::APPLICATION_END;
 use nom_sys::abi::upcall::Registers;
 
@@ -229,15 +228,7 @@ fn resolve(
 
 fn open(process: &Process, thread: u32, path: &[u8]) -> Result<Rc<Opened>, LoadError> {
     let opened = process.with_vfs(thread, |vfs, caller| {
-        let node = vfs.resolve(caller, caller.directory, path, LastLink::Follow)?;
-        match vfs.kind(node) {
-            nom_fs::NodeType::File => vfs.access(caller, node, Access::EXECUTE)?,
-            _ => return Err(Errno::EACCES),
-        }
-        // Who may execute a file need not be one who may read it.
-        let root = Credentials::default();
-        let reader = Caller { credentials: &root, ..*caller };
-        let node = vfs.open(&reader, caller.directory, path, O_RDONLY, 0)?;
+        let node = vfs.open_program(caller, caller.directory, path)?;
         Ok((node, vfs.path_of(caller.root, node)))
     });
     let (node, whole) = opened.map_err(|errno| LoadError::File(path.to_vec(), errno))?;
