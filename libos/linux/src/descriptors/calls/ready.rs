@@ -257,9 +257,9 @@ fn select(call: &Call<'_>, deadline: Option<u64>) -> Result<u64, Errno> {
     // Sets may be longer than `FD_SETSIZE`; descriptors that there cannot be are not looked at (select(2)).
     let count = count.min(call.process().descriptors.borrow().limit()) as i32;
     let words = (count as usize).div_ceil(64);
-    let mut sets = [const { Vec::new() }; 3];
+    let empty = || [(); 3].map(|()| vec![0_u64; words]);
+    let mut sets = empty();
     for (set, address) in sets.iter_mut().zip(&call.arguments[1..4]) {
-        set.resize(words, 0_u64);
         for (index, word) in set.iter_mut().enumerate().filter(|_| *address != 0) {
             *word = call.memory().read_value(address + 8 * index as u64)?;
         }
@@ -273,7 +273,7 @@ fn select(call: &Call<'_>, deadline: Option<u64>) -> Result<u64, Errno> {
         }
     }
     let look = || {
-        let mut found = [(); 3].map(|()| vec![0_u64; words]);
+        let mut found = empty();
         let mut total = 0;
         for (index, word, bit, wanted, description) in &members {
             if !description.ready().of(*wanted).is_none() {
@@ -284,8 +284,7 @@ fn select(call: &Call<'_>, deadline: Option<u64>) -> Result<u64, Errno> {
         if total == 0 { Err(Errno::EAGAIN) } else { Ok((found, total)) }
     };
     let wake = |waker: &core::task::Waker| members.iter().for_each(|member| member.4.wake(waker));
-    let none = || ([(); 3].map(|()| vec![0_u64; words]), 0);
-    let (found, total) = wait_for(call, deadline, look, wake)?.unwrap_or_else(none);
+    let (found, total) = wait_for(call, deadline, look, wake)?.unwrap_or_else(|| (empty(), 0));
     for (set, address) in found.iter().zip(&call.arguments[1..4]) {
         for (index, word) in set.iter().enumerate().filter(|_| *address != 0) {
             call.memory().write_value(address + 8 * index as u64, word)?;
