@@ -11,7 +11,7 @@ use nom_abi::image::DeviceSelector;
 use nom_build::Project;
 use nom_image::manifest::BundleManifest;
 use nom_image::{Command, OciImage, Root, StartOverrides, StopSignal, is_bootable};
-use nom_vmm::{LENT_FILE, Memory};
+use nom_vmm::LENT_FILE;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -59,8 +59,12 @@ impl RootOptions {
 
     /// What is said here of how a program starts.
     fn overrides(&self) -> StartOverrides {
-        let RootOptions { entrypoint, user, workdir, stop_signal, .. } = self.clone();
-        StartOverrides { entrypoint, user, directory: workdir, stop_signal }
+        StartOverrides {
+            entrypoint: self.entrypoint.clone(),
+            user: self.user.clone(),
+            directory: self.workdir.clone(),
+            stop_signal: self.stop_signal,
+        }
     }
 }
 
@@ -206,10 +210,4 @@ pub fn with_volumes(mut bundle: BundleManifest, volumes: &[Volume]) -> BundleMan
         application.devices.push(LENDER);
     }
     bundle
-}
-
-/// How much memory a machine gets that nobody says anything of.
-pub fn default_memory(bundle: Option<&BundleManifest>) -> Memory {
-    let bytes = bundle.map(BundleManifest::machine_memory);
-    bytes.and_then(|bytes| Memory::from_bytes(bytes).ok()).unwrap_or(Memory::DEFAULT)
 }

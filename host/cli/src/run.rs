@@ -152,7 +152,7 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
         subject = subject.with_priced(&feed)?;
         networks.push(Network::default());
     }
-    let memory = options.memory.unwrap_or_else(|| linux::default_memory(subject.bundle()));
+    let memory = options.memory.unwrap_or_else(|| default_memory(subject.bundle()));
     let boot = subject.pack(Some(directory))?;
     let accelerator = choose_accelerator(options, store)?;
     let image = directory.join("image");
@@ -194,6 +194,12 @@ fn run_at(options: &Run, mut subject: Subject, priced: bool, place: &Place<'_>) 
         store::remove(directory)?;
     }
     Ok(status)
+}
+
+/// How much memory a machine gets that nobody says anything of.
+fn default_memory(bundle: Option<&BundleManifest>) -> Memory {
+    let bytes = bundle.map(BundleManifest::machine_memory);
+    bytes.and_then(|bytes| Memory::from_bytes(bytes).ok()).unwrap_or(Memory::DEFAULT)
 }
 
 /// Who sees what the machine says.
